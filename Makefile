@@ -12,8 +12,8 @@ OVERLAY ?= manifests/base
 URL ?= https://releases.olm.example
 # The targets of `make dist`; `olm-test dist build` knows what is built for each.
 DIST_TARGETS ?= x86_64-unknown-linux-musl x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
-# What `make reproducible` builds twice.
-REPRODUCIBLE_TARGET ?= x86_64-unknown-linux-gnu
+# What `make reproducible` builds twice: the targets of the programs for this processor.
+REPRODUCIBLE_TARGETS ?= x86_64-unknown-linux-gnu x86_64-unknown-linux-musl
 empty :=
 comma := ,
 # The private key for `make release`, and what the provenance says about who builds from where.
@@ -172,8 +172,8 @@ release: ## dist, signed with KEY, with its provenance; with PREFIX, the images 
 	$(MAKE) --no-print-directory dist
 	$(OLM_TEST) dist sign --key $(KEY) $(if $(BUILDER),--builder $(BUILDER)) $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(PREFIX),--push $(PREFIX) $(CREDENTIALS))
 
-reproducible: ## builds the programs for REPRODUCIBLE_TARGET twice, in different folders, and compares them; takes long
-	$(OLM_TEST) dist reproducible --target $(REPRODUCIBLE_TARGET)
+reproducible: ## builds the programs for REPRODUCIBLE_TARGETS twice, in different folders, and compares them; takes long
+	$(foreach target,$(REPRODUCIBLE_TARGETS),$(OLM_TEST) dist reproducible --target $(target) --scratch target/reproducible/$(target) &&) true
 
 dist-test: ## tests of dist/; prints the time from an empty cluster to an installed operator
 	OLM_DIST=dist $(CARGO) test $(RELEASE) --workspace --test dist -- --nocapture

@@ -61,34 +61,15 @@ impl Args {
     }
 }
 
-/// Reads a time as Go writes it: numbers with units, `1h30m`, `90s`, `500ms`.
+/// Reads a positive duration in the format of Go: numbers with units, `1h30m`, `90s`, `500ms`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let malformed = || format!("`{text}` is not a time such as `12h`, `30m` or `90s`");
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(malformed)?;
-        let (number, after) = rest.split_at(digits);
-        let unit_end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_end);
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 0.001,
-            _ => return Err(malformed()),
-        };
-        let number: f64 = number.parse().map_err(|_| malformed())?;
-        total += Duration::try_from_secs_f64(number * seconds).map_err(|_| malformed())?;
-        rest = after;
-    }
-    if total.is_zero() {
-        Err(malformed())
-    } else {
-        Ok(total)
-    }
+    let nanoseconds = olm_text::duration::parse(text)
+        .ok()
+        .and_then(|length| u64::try_from(length).ok());
+    nanoseconds
+        .filter(|length| *length > 0)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| format!("`{text}` is not a duration such as `12h`, `30m` or `90s`"))
 }
 
 #[cfg(test)]

@@ -13,12 +13,13 @@ mod template;
 mod verify;
 mod watch;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::Client;
 use kube::runtime::reflector;
 use olm_api::ClusterCatalog;
+use olm_cluster::follow::UnreadableObjects;
 use olm_cluster::image_policies::ImagePolicies;
 use olm_image::Rules;
 use olm_platform::events::Events;
@@ -63,8 +64,8 @@ pub(crate) struct Context {
     pub(crate) states: CatalogStates,
     pub(crate) versions: Versions,
     pub(crate) events: Events,
-    /// Objects from the watch that do not parse: their served content stays.
-    pub(crate) unreadable: UnreadableCatalogs,
+    /// Catalogs that cannot be read: their served content stays.
+    pub(crate) unreadable: UnreadableObjects,
 }
 
 impl Context {
@@ -79,7 +80,7 @@ impl Context {
 
 /// Reconciles one catalog, once.
 pub(crate) async fn reconcile(context: &Context, name: &str) -> Outcome {
-    if context.unreadable.contains(name) {
+    if context.unreadable.contains::<ClusterCatalog>(name) {
         context.startup.tried(name);
         return Outcome::Done;
     }
@@ -122,46 +123,6 @@ fn report_readiness(context: &Context, name: &str, plan: &plan::Plan) {
     };
     if let Some(ready) = ready {
         context.counts.ready(name, ready);
-    }
-}
-
-/// Names of objects that do not parse.
-#[derive(Debug, Default)]
-pub(crate) struct UnreadableCatalogs(Mutex<UnreadableNames>);
-
-#[derive(Debug, Default)]
-struct UnreadableNames {
-    all: BTreeSet<String>,
-    /// The names in the current list response.
-    listed: BTreeSet<String>,
-}
-
-impl UnreadableCatalogs {
-    fn contains(&self, name: &str) -> bool {
-        self.0.lock().all.contains(name)
-    }
-
-    fn add(&self, name: String) {
-        let mut names = self.0.lock();
-        names.listed.insert(name.clone());
-        names.all.insert(name);
-    }
-
-    fn remove(&self, name: &str) {
-        let mut names = self.0.lock();
-        names.listed.remove(name);
-        names.all.remove(name);
-    }
-
-    /// A list begins to arrive.
-    fn begin(&self) {
-        self.0.lock().listed.clear();
-    }
-
-    /// The list is complete: names that it lacks are gone.
-    fn end(&self) {
-        let mut names = self.0.lock();
-        names.all = std::mem::take(&mut names.listed);
     }
 }
 

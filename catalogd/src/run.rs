@@ -7,6 +7,7 @@ use kube::Client;
 use kube::runtime::reflector::{self, ObjectRef};
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::{ClusterCatalog, names};
+use olm_cluster::follow::UnreadableObjects;
 use olm_cluster::image_policies::{ImagePolicies, Kinds};
 use olm_image::{self as image, Images, Options, Settings};
 use olm_platform::admin::{self, Readiness};
@@ -29,8 +30,8 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::content::Contents;
 use crate::controller::{
-    CONTROLLER, CatalogStates, Context, StartupReadiness, UnreadableCatalogs, Versions, check,
-    collect_garbage, follow_leadership, reconcile, verify, watch,
+    CONTROLLER, CatalogStates, Context, StartupReadiness, Versions, check, collect_garbage,
+    follow_leadership, reconcile, verify, watch,
 };
 use crate::metrics::CatalogMetrics;
 use crate::{disk, guard};
@@ -145,7 +146,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         states: CatalogStates::default(),
         versions: Versions::new(client.clone()),
         events: Events::new(client.clone(), names::field_manager::CATALOGD, unique_identity()),
-        unreadable: UnreadableCatalogs::default(),
+        unreadable: UnreadableObjects::default(),
     });
     shutdown.spawn("memory", memory::give_back(shutdown.token()));
     shutdown.spawn("watch", watch(Arc::clone(&context), writer));

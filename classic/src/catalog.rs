@@ -196,13 +196,13 @@ fn spawn(context: &Context, name: &'static str, task: impl Future<Output = ()> +
     });
 }
 
-/// A duration as Go writes it; `default` where it is none.
+/// A duration in the format of Go; `default` where it is none.
 fn duration(text: &str, default: SignedDuration) -> SignedDuration {
-    if text == "0" {
-        return SignedDuration::ZERO;
+    match olm_text::duration::parse(text) {
+        Ok(nanoseconds) => SignedDuration::from_nanos(nanoseconds),
+        Err(error) => {
+            tracing::warn!(error, ?default, "the default is used");
+            default
+        }
     }
-    text.parse().unwrap_or_else(|_| {
-        tracing::warn!(text, ?default, "not a duration; the default is used");
-        default
-    })
 }

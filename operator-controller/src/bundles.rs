@@ -160,7 +160,8 @@ impl Bundles {
         }
         let registry = parsed.registry().to_owned();
         let registries = Arc::clone(&self.registries);
-        let what = format!("{reference} {}", rules.mark());
+        // An answer by an earlier policy does not count.
+        let what = format!("{reference} {}", self.policy.number(rules).await);
         let rules = rules.clone();
         let work = async move { registries.pin(&parsed, rules).await };
         let answer = self.pins.ask(extension, &what, Some(&registry), work).await;
@@ -177,7 +178,7 @@ impl Bundles {
         let registry = pinned.reference().registry().to_owned();
         let is_kept = self.registries.images.keeps(pinned).await;
         let (registries, image) = (Arc::clone(&self.registries), pinned.clone());
-        let what = format!("{pinned} {}", rules.mark());
+        let what = format!("{pinned} {}", self.policy.number(rules).await);
         let rules = rules.clone();
         let work = async move { registries.fetch(&image, rules).await };
         let contacted = Some(registry.as_str()).filter(|_| !is_kept);

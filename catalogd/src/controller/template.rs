@@ -3,7 +3,7 @@
 //! A usable annotation takes precedence. For an unusable one, the spec is used and the condition reports it. Without
 //! either the catalog is blocked.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::Client;
 use olm_api::ClusterCatalog;
@@ -11,8 +11,8 @@ use olm_api::cluster_catalog::SourceType;
 use olm_api::names::user;
 use olm_api::text::escape;
 use olm_image::{Reference, ReferenceError};
+use olm_platform::fresh::Fresh;
 use olm_platform::log::chain;
-use parking_lot::Mutex;
 
 /// The interval at which a catalog with a template follows the version of the cluster.
 pub(super) const RECHECK_INTERVAL: Duration = Duration::from_mins(10);
@@ -175,7 +175,7 @@ fn shorten(text: &str) -> String {
 /// The version of the API server.
 pub(crate) struct Versions {
     client: Client,
-    last: Mutex<Option<(Instant, KubernetesVersion)>>,
+    last: Fresh<KubernetesVersion>,
 }
 
 impl Versions {
@@ -183,30 +183,23 @@ impl Versions {
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
-            last: Mutex::default(),
+            last: Fresh::new(ANSWER_AGE),
         }
     }
 
     /// The current version; the last known one while the API server does not answer.
     pub(super) async fn read(&self) -> Option<KubernetesVersion> {
-        let last = self.last.lock().clone();
-        if let Some((at, version)) = &last
-            && at.elapsed() < ANSWER_AGE
-        {
-            return Some(version.clone());
-        }
-        match self.client.apiserver_version().await {
-            Ok(info) => {
-                let version = KubernetesVersion::parse(&info.git_version, &info.major, &info.minor);
-                if let Some(version) = &version {
-                    let mut last = self.last.lock();
-                    *last = Some((Instant::now(), version.clone()));
-                }
-                version
-            }
-            Err(error) => {
+        let read = async || {
+            let info = self.client.apiserver_version().await.map_err(Some)?;
+            let version = KubernetesVersion::parse(&info.git_version, &info.major, &info.minor);
+            version.ok_or(None::<kube::Error>)
+        };
+        match self.last.get_or(read).await {
+            Ok(version) => Some(version),
+            Err(None) => None,
+            Err(Some(error)) => {
                 tracing::warn!(error = chain(&error), "cannot read the version of the API server");
-                last.map(|(_, version)| version)
+                self.last.last().await
             }
         }
     }

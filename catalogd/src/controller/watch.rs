@@ -5,38 +5,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::Api;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, store::Writer};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::Event;
 use olm_api::ClusterCatalog;
 use olm_api::cluster_catalog::ResolvedCatalogSource;
+use olm_cluster::follow::follow;
 
-use super::{Context, UnreadableCatalogs};
+use super::Context;
 
 /// Watches the ClusterCatalogs until the process stops. An object that does not parse blocks no other, and its served
 /// content stays.
 pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>) {
-    let api = Api::<DeserializeGuard<ClusterCatalog>>::all(context.client.clone());
-    let sorter = Arc::clone(&context);
-    let events = watcher(api, watcher::Config::default()).filter_map(move |event| {
-        let event = event.map(|event| readable(&sorter.unreadable, event)).transpose();
-        std::future::ready(event)
-    });
-    let events = kube::runtime::WatchStreamExt::default_backoff(events);
-    let events = reflector::reflector(writer, events).take_until(context.stop.clone().cancelled_owned());
+    let events = follow(&context.client, &context.events, &context.unreadable, writer);
+    let events = events.take_until(context.stop.clone().cancelled_owned());
     let mut events = std::pin::pin!(events);
     let mut is_first = true;
     let mut triggers = Triggers::default();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Apply(catalog)) => changed(&context, &mut triggers, &catalog),
-            Ok(Event::Delete(catalog)) => {
+            Event::Apply(catalog) => changed(&context, &mut triggers, &catalog),
+            Event::Delete(catalog) => {
                 triggers.0.remove(catalog.name());
                 give_up(&context, &catalog);
                 context.queue.add(catalog.name().to_owned());
             }
-            Ok(Event::InitDone) => {
+            Event::InitDone => {
                 let catalogs = context.catalogs.state();
                 if std::mem::take(&mut is_first) {
                     begin(&context, &catalogs);
@@ -55,57 +48,9 @@ pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>)
                     context.queue.add(name);
                 }
             }
-            Ok(Event::Init | Event::InitApply(_)) => {}
-            Err(error) => {
-                tracing::warn!(%error, "the watch of ClusterCatalogs was interrupted; reconnecting");
-            }
+            Event::Init | Event::InitApply(_) => {}
         }
     }
-}
-
-/// The event, unless its object does not parse.
-fn readable(
-    unreadable: &UnreadableCatalogs,
-    event: Event<DeserializeGuard<ClusterCatalog>>,
-) -> Option<Event<ClusterCatalog>> {
-    let sort = |guard: DeserializeGuard<ClusterCatalog>| match guard.0 {
-        Ok(mut catalog) => {
-            catalog.metadata.managed_fields = None;
-            unreadable.remove(catalog.name());
-            Some(catalog)
-        }
-        Err(invalid) => {
-            let name = invalid.metadata.name.unwrap_or_default();
-            tracing::error!(
-                catalog = name,
-                error = invalid.error,
-                "cannot parse a ClusterCatalog; leaving it as it is"
-            );
-            unreadable.add(name);
-            None
-        }
-    };
-    Some(match event {
-        Event::Apply(guard) => Event::Apply(sort(guard)?),
-        Event::InitApply(guard) => Event::InitApply(sort(guard)?),
-        Event::Delete(DeserializeGuard(found)) => {
-            // A deleted object need not parse.
-            let catalog = found.unwrap_or_else(|invalid| ClusterCatalog {
-                metadata: invalid.metadata,
-                ..ClusterCatalog::default()
-            });
-            unreadable.remove(catalog.name());
-            Event::Delete(catalog)
-        }
-        Event::Init => {
-            unreadable.begin();
-            Event::Init
-        }
-        Event::InitDone => {
-            unreadable.end();
-            Event::InitDone
-        }
-    })
 }
 
 /// Makes readiness wait for catalogs that status reports as served and the store lacks.
@@ -215,7 +160,8 @@ pub(crate) async fn collect_garbage(context: Arc<Context>, interval: Duration) {
             let (store, catalogs) = (Arc::clone(&context.store), context.catalogs.clone());
             let all = Arc::clone(&context);
             let known = move |name: &str| {
-                all.unreadable.contains(name) || catalogs.get(&reflector::ObjectRef::new(name)).is_some()
+                all.unreadable.contains::<ClusterCatalog>(name)
+                    || catalogs.get(&reflector::ObjectRef::new(name)).is_some()
             };
             if let Ok(removed) = tokio::task::spawn_blocking(move || store.retain(known)).await
                 && !removed.is_empty()
@@ -240,16 +186,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn guard(name: &str, source_type: &str) -> DeserializeGuard<ClusterCatalog> {
-        serde_json::from_value(json!({
-            "apiVersion": "olm.operatorframework.io/v1",
-            "kind": "ClusterCatalog",
-            "metadata": { "name": name },
-            "spec": { "source": { "type": source_type, "image": { "ref": "registry.example/catalog:latest" } } },
-        }))
-        .unwrap()
-    }
 
     #[test]
     fn our_own_status_triggers_nothing() {
@@ -286,33 +222,5 @@ mod tests {
         check(|c| c.metadata.uid = Some("two".to_owned()), true);
         assert_eq!(triggers.retain(&HashSet::from(["cat"])), [""; 0]);
         assert_eq!(triggers.retain(&HashSet::new()), ["cat"]);
-    }
-
-    #[test]
-    fn one_unreadable_catalog_blocks_no_other() {
-        let unreadable = UnreadableCatalogs::default();
-        let check = |event, expected: Option<&str>| {
-            let seen = readable(&unreadable, event);
-            let name = seen.as_ref().map(|event| match event {
-                Event::Apply(c) | Event::InitApply(c) | Event::Delete(c) => c.name(),
-                Event::Init => "(init)",
-                Event::InitDone => "(done)",
-            });
-            assert_eq!(name, expected);
-        };
-        check(Event::Init, Some("(init)"));
-        check(Event::InitApply(guard("good", "Image")), Some("good"));
-        check(Event::InitApply(guard("bad", "Tape")), None);
-        check(Event::InitDone, Some("(done)"));
-        assert!(unreadable.contains("bad") && !unreadable.contains("good"));
-        check(Event::Apply(guard("good", "Tape")), None);
-        assert!(unreadable.contains("good"), "its served content stays");
-        check(Event::Apply(guard("good", "Image")), Some("good"));
-        check(Event::Init, Some("(init)"));
-        assert!(unreadable.contains("bad"), "an arriving list forgets nothing");
-        check(Event::InitApply(guard("bad", "Tape")), None);
-        check(Event::InitDone, Some("(done)"));
-        check(Event::Delete(guard("bad", "Tape")), Some("bad"));
-        assert!(!unreadable.contains("good") && !unreadable.contains("bad"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -10,9 +10,9 @@ use olm_classic::cluster::{Cluster, Discovery, text};
 use olm_classic::csv::ClusterServiceVersion;
 use olm_cluster::apply::classify;
 use olm_platform::events::Notice;
+use olm_platform::fresh::Fresh;
 use olm_platform::queue::Queue;
 use olm_rollout::failure::RequestFailure;
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::copy_index::CopyIndex;
@@ -40,7 +40,7 @@ pub struct Context {
     pub copies: Arc<CopyIndex>,
     /// Operators of which an event says that they are not copied; nothing until the events are listed.
     pub reported: tokio::sync::Mutex<Option<BTreeSet<Name>>>,
-    version: Mutex<Option<(Instant, String)>>,
+    version: Fresh<String>,
 }
 
 impl Context {
@@ -55,7 +55,7 @@ impl Context {
             protected: protected.filter(|name| !name.is_empty()).collect(),
             copies: Arc::default(),
             reported: tokio::sync::Mutex::default(),
-            version: Mutex::default(),
+            version: Fresh::new(VERSION_AGE),
             base,
         }
     }
@@ -133,14 +133,10 @@ impl Context {
         if csv.spec.min_kube_version.is_empty() {
             return Ok(None);
         }
-        let known = self.version.lock().clone();
-        if let Some((_, version)) = known.filter(|(read, _)| read.elapsed() < VERSION_AGE) {
-            return Ok(Some(version));
-        }
-        let read = self.writer().own().apiserver_version().await;
-        let version = read.map_err(|error| classify(&error))?.git_version;
-        *self.version.lock() = Some((Instant::now(), version.clone()));
-        Ok(Some(version))
+        let own = self.writer().own();
+        let read = async || own.apiserver_version().await.map(|info| info.git_version);
+        let version = self.version.get_or(read).await;
+        version.map(Some).map_err(|error| classify(&error))
     }
 }
 

@@ -219,8 +219,8 @@ fn interval(cluster: &Cluster, default: Duration) -> Duration {
 
 /// A positive duration in the grammar of Go; nothing for another text.
 pub(super) fn duration(text: &str) -> Option<Duration> {
-    let parsed = olm_classic::wire::duration::parse(text).ok()?;
-    Duration::try_from(parsed).ok().filter(|parsed| !parsed.is_zero())
+    let nanoseconds = u64::try_from(olm_text::duration::parse(text).ok()?).ok()?;
+    Some(Duration::from_nanos(nanoseconds)).filter(|parsed| !parsed.is_zero())
 }
 
 #[cfg(test)]

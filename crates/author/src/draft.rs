@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use olm_bundle::BundleFiles;
-use olm_bundle::names::subdomain_faults;
 use olm_bundle::{REGISTRY_V1, annotation_keys};
+use olm_text::names::subdomain_faults;
 use olm_version::blang::{VersionError, parse_version};
 use serde_json::Value;
 

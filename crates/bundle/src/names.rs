@@ -3,7 +3,6 @@
 //! They are part of the contract: a cluster that moves over from the reference implementation must find its objects
 //! under the same names, including its off-by-one.
 
-use olm_fbc::check::label::is_label;
 use sha2::{Digest as _, Sha224};
 
 use crate::csv::{PolicyRule, StrategyPermissions};
@@ -129,23 +128,6 @@ fn base36(bytes: &[u8]) -> String {
     digits.iter().rev().collect()
 }
 
-/// The reasons why a text is not a DNS-1123 subdomain, in the words and order of Kubernetes; empty if it is one.
-#[must_use]
-pub fn subdomain_faults(text: &str) -> Vec<&'static str> {
-    let mut faults = Vec::new();
-    if text.len() > 253 {
-        faults.push("must be no more than 253 characters");
-    }
-    if !text.split('.').all(is_label) {
-        faults.push(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
-             start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-        );
-    }
-    faults
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,21 +205,6 @@ mod tests {
         check(&[35], "z");
         check(&[36], "10");
         check(&[0, 1, 0], "74");
-    }
-
-    #[test]
-    fn subdomains_are_distinguished_from_other_text() {
-        for good in ["a", "a-b.c", "0.example.com"] {
-            assert_eq!(subdomain_faults(good), Vec::<&str>::new(), "{good}");
-        }
-        for bad in ["", "A", "a-", "-a", "a..b", "a_b", "é"] {
-            assert_eq!(subdomain_faults(bad).len(), 1, "{bad}");
-        }
-        assert_eq!(
-            subdomain_faults(&"a".repeat(254)),
-            ["must be no more than 253 characters"]
-        );
-        assert_eq!(subdomain_faults(&"-".repeat(254)).len(), 2);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use olm_bundle::names::go_json;
 use serde_json::Value;
 
 pub(crate) mod deployment;
-pub mod duration;
 pub mod hash;
 pub(crate) mod quantity;
 

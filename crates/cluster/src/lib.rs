@@ -5,6 +5,7 @@
 //! discover        the kinds that the cluster serves
 //! permissions     reviews of the rights of an account
 //! apply           read, apply, dry run, patch, delete one object under an account
+//! follow          the objects of a kind in a store, also where one cannot be read
 //! followed        the changes in a watch, lists included
 //! image_policies  OpenShift's signature policies, as rules for images
 //! list            custom resources, page by page
@@ -18,6 +19,7 @@ pub mod apply;
 pub mod discover;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+pub mod follow;
 pub mod followed;
 pub mod identity;
 pub mod image_policies;

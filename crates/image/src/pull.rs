@@ -41,6 +41,15 @@ use crate::registry::transfer::{pipe, transfer};
 /// Time limit for a registry to resolve a tag and to return its signatures.
 const RESOLVE_TIME: Duration = Duration::from_mins(3);
 
+/// The nodes that run an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nodes {
+    /// Those of this program's platform.
+    Own,
+    /// Those of any platform.
+    All,
+}
+
 /// Options for fetching images.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -346,28 +355,48 @@ impl Images {
         Ok((manifest, digest))
     }
 
-    /// Checks an image against the signature policy and nothing more: the manifest of the platform, and the index when
-    /// there is one. Returns one approval per requirement; none where the policy asks for no signature.
+    /// Checks an image against the signature policy and nothing more, as a pull does: the manifest of the platform, or the
+    /// index when there is one, must be signed. Returns one approval per requirement; none where the policy asks for no signature.
     pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<AcceptedImage, PullError> {
         let pinned = self.resolve(reference, access).await?;
-        let approvals = self.approvals(&pinned, access).await?;
+        let approvals = self.approvals(&pinned, Nodes::Own, access).await?;
+        Ok(AcceptedImage { pinned, approvals })
+    }
+
+    /// [`Images::verify`] for an image that nodes of any platform run: of an index, the index itself must be signed, since a
+    /// signature of one platform's manifest says nothing about the others.
+    pub async fn verify_for_all_nodes(
+        &self,
+        reference: &Reference,
+        access: &Access,
+    ) -> Result<AcceptedImage, PullError> {
+        let pinned = self.resolve(reference, access).await?;
+        let approvals = self.approvals(&pinned, Nodes::All, access).await?;
         Ok(AcceptedImage { pinned, approvals })
     }
 
     /// The signature for each requirement of the signature policy on an image with a known digest.
-    async fn approvals(&self, pinned: &Pinned, access: &Access) -> Result<Vec<Approval>, PullError> {
+    async fn approvals(
+        &self,
+        pinned: &Pinned,
+        nodes: Nodes,
+        access: &Access,
+    ) -> Result<Vec<Approval>, PullError> {
         let limits = Limits::bundle();
         let asking = async {
             let signed = self.admitted(access, &pinned.requested())?;
             if signed.is_empty() {
                 return Ok(Vec::new());
             }
-            let digests = match self.platform_manifest(pinned, access, &limits).await {
-                Ok((_, manifest)) => vec![pinned.digest().clone(), manifest],
-                // An image for other nodes, such as an operand: the index decides.
-                Err(PullError::Platform { .. }) => vec![pinned.digest().clone()],
-                Err(error) => return Err(error),
-            };
+            let mut digests = vec![pinned.digest().clone()];
+            if nodes == Nodes::Own {
+                match self.platform_manifest(pinned, access, &limits).await {
+                    Ok((_, manifest)) => digests.push(manifest),
+                    // An image for other nodes: the index decides.
+                    Err(PullError::Platform { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
             self.check_signatures(&signed, pinned, &digests, access).await
         };
         let late = |_| PullError::Time {
@@ -502,7 +531,10 @@ impl Images {
         access: &Access,
         limits: &Limits,
     ) -> Result<(Arc<Contents>, Vec<Approval>), Arc<PullError>> {
-        let approvals = self.approvals(pinned, access).await.map_err(Arc::new)?;
+        let approvals = self
+            .approvals(pinned, Nodes::Own, access)
+            .await
+            .map_err(Arc::new)?;
         let work = {
             let (images, pinned, access, limits) =
                 (self.clone(), pinned.clone(), access.clone(), limits.clone());

@@ -19,7 +19,7 @@ use crate::facts::{Case, annotation, name, namespace, tagged, text};
 /// The approval that keeps a Subscription at its version.
 const MANUAL: &str = "Manual";
 /// Seconds of a minute.
-const MINUTE: f64 = 60.0;
+const MINUTE: i64 = 60_000_000_000;
 
 /// The new place of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -170,34 +170,13 @@ fn priority(source: &Value) -> Option<i32> {
     }
 }
 
-/// The minutes of a duration in the format of Go, rounded up; `None` if it is invalid.
+/// The minutes of a positive duration in the format of Go, rounded up; `None` if it is invalid.
 fn minutes(duration: &str) -> Option<i64> {
-    let mut seconds = 0.0;
-    let mut rest = duration;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, unit) = rest.split_at(digits);
-        let end = unit
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(unit.len());
-        let (unit, next) = unit.split_at(end);
-        let factor = match unit {
-            "h" => 3600.0,
-            "m" => MINUTE,
-            "s" => 1.0,
-            "ms" => 0.001,
-            _ => return None,
-        };
-        seconds += number.parse::<f64>().ok()? * factor;
-        rest = next;
-    }
-    let minutes = (seconds / MINUTE).ceil().clamp(1.0, f64::from(i32::MAX));
-    #[expect(clippy::cast_possible_truncation, reason = "it was clamped")]
-    let minutes = minutes as i64;
-    Some(minutes)
+    let nanoseconds = olm_text::duration::parse(duration)
+        .ok()
+        .filter(|length| *length >= 0)?;
+    let minutes = nanoseconds / MINUTE + i64::from(nanoseconds % MINUTE > 0);
+    Some(minutes.clamp(1, i64::from(i32::MAX)))
 }
 
 /// The new place of each setting, including settings without a replacement.

@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod events;
+pub mod fresh;
 pub mod identity;
 pub mod pull_secrets;
 pub mod write;

@@ -11,7 +11,7 @@ mod server;
 pub mod tls;
 mod work;
 
-pub use api::{client, events, identity, pull_secrets, write};
+pub use api::{client, events, fresh, identity, pull_secrets, write};
 pub use election::{leadership, lease};
 pub use process::{args, crypto, features, log, memory, shutdown, version};
 pub use server::{admin, delegated, gate, listener};

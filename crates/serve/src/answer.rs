@@ -278,7 +278,7 @@ impl App {
 }
 
 fn check_name(catalog: &str) -> Result<(), ErrorResponse> {
-    let faults = crate::catalog_name::faults(catalog);
+    let faults = olm_text::names::subdomain_faults(catalog);
     if faults.is_empty() {
         return Ok(());
     }

@@ -12,7 +12,6 @@
 
 mod answer;
 mod body;
-mod catalog_name;
 mod compression;
 pub mod design;
 #[doc(hidden)]

@@ -39,9 +39,9 @@ pub use record::{Findings, Origin, Record};
 pub use snapshot::Snapshot;
 pub use writer::{Commit, StoreLimits, Writer};
 
+use olm_text::names::subdomain_faults;
 use parking_lot::RwLock;
 
-use crate::catalog_name::faults;
 use error::Context as _;
 
 /// The prefix of directories that a writer has not finished.
@@ -82,7 +82,7 @@ impl Store {
             let known = entry
                 .file_name()
                 .to_str()
-                .filter(|n| faults(n).is_empty())
+                .filter(|n| subdomain_faults(n).is_empty())
                 .map(ToOwned::to_owned);
             match known
                 .and_then(|catalog| newest(&entry.path(), &catalog).map(|snapshot| (catalog, snapshot)))
@@ -148,7 +148,7 @@ impl Store {
     /// # Errors
     /// When the name is invalid or the directory cannot be created.
     pub fn begin(self: &Arc<Self>, catalog: &str) -> Result<Writer, StoreError> {
-        if !faults(catalog).is_empty() {
+        if !subdomain_faults(catalog).is_empty() {
             return Err(StoreError::Name(catalog.to_owned()));
         }
         Writer::begin(Arc::clone(self), catalog)
@@ -180,7 +180,7 @@ impl Store {
     /// # Errors
     /// When its directory cannot be removed; the catalog is no longer served even then.
     pub fn remove(&self, catalog: &str) -> Result<(), StoreError> {
-        if !faults(catalog).is_empty() {
+        if !subdomain_faults(catalog).is_empty() {
             return Err(StoreError::Name(catalog.to_owned()));
         }
         self.catalogs.write().remove(catalog);
@@ -210,7 +210,7 @@ impl Store {
         let on_disk = on_disk.filter_map(|entry| entry.file_name().into_string().ok());
         // Names that no catalog can have are removed silently, as when the store is opened.
         let (on_disk, strange): (Vec<String>, Vec<String>) =
-            on_disk.partition(|name| faults(name).is_empty());
+            on_disk.partition(|name| subdomain_faults(name).is_empty());
         for name in strange {
             discard(&self.root.join(name));
         }

@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sigstore_verify::types::bundle::{
     InclusionPromise, LogId, Rfc3161Timestamp, TimestampVerificationData, VerificationMaterial,
     VerificationMaterialContent, X509Certificate,
@@ -204,12 +205,17 @@ impl Attached {
     }
 }
 
+/// The signed payload. Unlike what a signer adds in `optional`, a field that is not known may limit what the signature is for.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Document {
     critical: Critical,
+    #[serde(default, rename = "optional")]
+    _optional: IgnoredAny,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Critical {
     identity: Named,
     image: Image,
@@ -218,12 +224,14 @@ struct Critical {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Named {
     #[serde(rename = "docker-reference")]
     reference: String,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Image {
     #[serde(rename = "docker-manifest-digest")]
     digest: String,
@@ -292,4 +300,33 @@ fn entry(text: &str, content: &AttachedContent) -> Result<TransparencyLogEntry, 
     )
     .with_integrated_time(time)
     .with_inclusion_promise(InclusionPromise::new(promise)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Document;
+
+    #[test]
+    fn a_payload_with_an_unknown_field_is_refused_except_among_the_optional_ones() {
+        let payload = |change: fn(&mut serde_json::Value)| {
+            let mut payload = json!({
+                "critical": {
+                    "identity": { "docker-reference": "a.example/x" },
+                    "image": { "docker-manifest-digest": "sha256:00" },
+                    "type": "cosign container image signature",
+                },
+                "optional": { "creator": "x" },
+            });
+            change(&mut payload);
+            serde_json::from_value::<Document>(payload).is_ok()
+        };
+        assert!(payload(|_| {}));
+        assert!(payload(|payload| payload["optional"] = json!(null)));
+        assert!(!payload(|payload| payload["expires"] = json!(1)));
+        assert!(!payload(|payload| payload["critical"]["expires"] = json!(1)));
+        assert!(!payload(|payload| payload["critical"]["image"]["x"] = json!(1)));
+        assert!(!payload(|payload| payload["critical"]["identity"]["x"] = json!(1)));
+    }
 }

@@ -3,6 +3,11 @@
 //!
 //! [`escape`] is for one value or line that becomes part of a text, [`escape_lines`] for a text of several lines that
 //! is written, and [`escape_json`] for JSON, whose data it does not change.
+//!
+//! [`names`] and [`duration`] are grammars of texts that several crates read.
+
+pub mod duration;
+pub mod names;
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};

@@ -1,10 +1,11 @@
 //! Pull secrets: the global one and those of the service account that the controller runs as.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::Client;
 use olm_image::Credentials;
+use olm_platform::fresh::Fresh;
 use olm_platform::pull_secrets::{self, ReadError};
 
 /// The time for which credentials are cached, unless a registry rejects them.
@@ -24,7 +25,7 @@ pub(crate) enum CredentialsError {
 /// The source of credentials.
 pub(crate) struct PullSecrets {
     secrets: pull_secrets::PullSecrets,
-    kept: tokio::sync::Mutex<Option<(Instant, Arc<Credentials>)>>,
+    kept: Fresh<Arc<Credentials>>,
 }
 
 impl PullSecrets {
@@ -36,27 +37,22 @@ impl PullSecrets {
     ) -> Self {
         Self {
             secrets: pull_secrets::PullSecrets::new(client, global, account),
-            kept: tokio::sync::Mutex::default(),
+            kept: Fresh::new(KEPT),
         }
     }
 
     /// The credentials. A later Secret overrides an earlier one for the same registry. An absent Secret is empty.
     pub(crate) async fn read(&self) -> Result<Arc<Credentials>, CredentialsError> {
-        let mut kept = self.kept.lock().await;
-        if let Some((at, credentials)) = kept.as_ref()
-            && at.elapsed() < KEPT
-        {
-            return Ok(Arc::clone(credentials));
-        }
-        let secrets = self.secrets.read().await?;
-        let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
-        let credentials = Arc::new(Credentials::from_secrets(secrets)?);
-        *kept = Some((Instant::now(), Arc::clone(&credentials)));
-        Ok(credentials)
+        let read = async || {
+            let secrets = self.secrets.read().await?;
+            let secrets = secrets.iter().map(|secret| (secret.name.as_str(), &secret.data));
+            Ok(Arc::new(Credentials::from_secrets(secrets)?))
+        };
+        self.kept.get_or(read).await
     }
 
     /// Drops the cached credentials. The next pull reads them again.
     pub(crate) async fn forget(&self) {
-        *self.kept.lock().await = None;
+        self.kept.forget().await;
     }
 }

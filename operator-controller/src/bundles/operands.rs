@@ -144,7 +144,7 @@ async fn one(
     let Some(_turn) = turns.take(reference.registry()).await else {
         return Err(VerificationEnd::Unwanted);
     };
-    let Err(error) = registries.images.verify(&reference, access).await else {
+    let Err(error) = registries.images.verify_for_all_nodes(&reference, access).await else {
         return Ok(None);
     };
     registries.forget_after_refusal(Some(&error)).await;

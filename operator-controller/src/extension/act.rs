@@ -99,6 +99,17 @@ pub(crate) enum Applied {
     ConditionRefused(String),
 }
 
+impl Applied {
+    /// Whether the request of the extension was processed completely, without a new revision.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            Self::Done(done) => done.started.is_none(),
+            Self::Held(_) => true,
+            Self::Prepared | Self::Outdated | Self::ConditionRefused(_) => false,
+        }
+    }
+}
+
 impl Default for Applied {
     /// Nothing had to be done.
     fn default() -> Self {

@@ -37,9 +37,6 @@ pub(crate) const UNINSTALLING: &str = "Uninstalling";
 /// The extension is gone.
 pub(crate) const UNINSTALLED: &str = "Uninstalled";
 
-/// The object cannot be read.
-const UNREADABLE: &str = "Unreadable";
-
 /// The event that reports a blocker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
@@ -57,15 +54,6 @@ pub(crate) fn normal(reason: &str, note: impl Into<String>) -> Notice {
         is_fault: false,
         reason: reason.to_owned(),
         note: note.into(),
-    }
-}
-
-/// The object cannot be read, for this reason.
-pub(crate) fn unreadable(error: &str) -> Notice {
-    Notice {
-        is_fault: true,
-        reason: UNREADABLE.to_owned(),
-        note: format!("cannot read this object: {error}; OLM ignores the change until you correct it"),
     }
 }
 

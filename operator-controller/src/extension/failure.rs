@@ -38,6 +38,9 @@ impl RequestError {
     }
 }
 
+/// The most characters about a blocked extension that others show.
+const SHOWN: usize = 200;
+
 pub trait StageError: Error + 'static {
     /// Whether a user must act, or a retry helps.
     fn severity(&self) -> Severity;
@@ -97,6 +100,12 @@ impl<E: StageError> From<E> for StageFailure {
 }
 
 impl StageFailure {
+    /// The beginning of the message, for other extensions that wait for this one.
+    pub(crate) fn first_line(&self) -> String {
+        let line = self.message.lines().next().unwrap_or_default();
+        line.chars().take(SHOWN).collect()
+    }
+
     /// The message, explanation and hints.
     pub fn explained(&self) -> String {
         match &self.help {

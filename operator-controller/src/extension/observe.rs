@@ -18,6 +18,7 @@ use super::context::{Context, account};
 use super::failure::StageFailure;
 use super::revisions::Revisions;
 use olm_cluster::identity::AccountName;
+use olm_rollout::engine::rollout::Writes;
 
 /// The state of an extension.
 pub struct Observed {
@@ -27,6 +28,13 @@ pub struct Observed {
     pub release: Option<(Entry, Release)>,
     /// The account and options of the installation, or the reason why they are unknown.
     pub settings: Result<Settings, StageFailure>,
+}
+
+impl Observed {
+    /// Whether the user has paused the extension.
+    pub(crate) fn is_paused(&self) -> bool {
+        matches!(&self.settings, Ok(settings) if settings.options.writes == Writes::Paused)
+    }
 }
 
 /// The account and options of an installation.

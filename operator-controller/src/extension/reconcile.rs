@@ -20,28 +20,21 @@ use super::bundle::fetch::retry_if_tagged;
 use super::bundle::{self, render};
 use super::context::Context;
 use super::delete;
-use super::events::{self, EventKind};
 use super::failure::{Severity, StageFailure};
 use super::observe::{Observed, claim_package, observe};
 use super::plan::action::Action;
 use super::plan::revision::RevisionPlan;
 use super::plan::{plan, prepare};
 use super::preflight::{Checked, check};
-use super::report::retry::{self, AT_ONCE, unless_stale};
-use super::report::status::Progress;
+use super::report::inputs::{DECIDE_AGAIN, Progress};
+use super::report::retry::{self, AT_ONCE, UNANNOUNCED, unless_stale};
 use super::report::{self, Report, report};
 use super::resolve::{Origin, Resolution, Resolved, Target, resolve};
 use crate::metrics::counters::ResolutionOutcome;
 use crate::object_set::store::Unreadable;
-use olm_rollout::engine::rollout::Writes;
 
 /// The reason why PendingChanges are void when the extension matches its spec.
 const NOTHING_WAITS: &str = "the ClusterExtension needs no change that requires an approval";
-/// The pause before the next decision, because the extension, a policy or the decision changed and the watch may lag
-/// behind.
-const DECIDE_ANEW: Duration = Duration::from_secs(1);
-/// The most characters about a blocked extension that others show.
-const SHOWN: usize = 200;
 
 /// Runs over extensions, one at a time over each.
 pub(crate) struct Controller {
@@ -112,7 +105,7 @@ async fn wait_for(context: &Context, extension: &Arc<ClusterExtension>, unreadab
     };
     context
         .joint_updates
-        .conclude(extension.name(), Some(first_line(&failure)));
+        .conclude(extension.name(), Some(failure.first_line()));
     let written = report::failed(context, extension, &failure).await;
     unless_stale("write the status", extension.name(), written, Outcome::Done)
 }
@@ -160,11 +153,18 @@ async fn install(context: &Context, extension: Arc<ClusterExtension>, states: &m
     context
         .joint_updates
         .awaits_others(extension.name(), awaits_others);
+    let again = run.verification.again();
     let is_unannounced = run.held.is_some()
         || run.warnings.is_some()
         || run.waits.is_some()
-        || run.verification.again().is_some();
-    let outcome = states.retry.after(severity, is_unannounced, begun.elapsed());
+        || again.is_some_and(|pause| pause < UNANNOUNCED);
+    let outcome = match (
+        states.retry.after(severity, is_unannounced, begun.elapsed()),
+        again,
+    ) {
+        (Outcome::Done, Some(pause)) => Outcome::After(pause),
+        (outcome, _) => outcome,
+    };
     let outcome = run.opens.map_or(outcome, |opens| {
         let left = opens.duration_since(Timestamp::now());
         retry::at_the_latest(outcome, left.try_into().unwrap_or(AT_ONCE))
@@ -208,7 +208,7 @@ async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -
     let vanished = void_without_bundle(&vanished, &observed.revisions, Timestamp::now());
     let what = "write the status of a PendingChange";
     if attempt(context, &observed.extension, vanished, what, states).await {
-        return Err(DECIDE_ANEW);
+        return Err(DECIDE_AGAIN);
     }
     let former = prepare::tidy(&observed.revisions, states.act.operator_conditions());
     let what = "remove OperatorConditions of former bundles";
@@ -223,13 +223,18 @@ async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -
     if let Err(failure) = &target
         && ends_changes(failure)
     {
-        settle_changes(context, observed, &first_line(failure), states).await;
+        settle_changes(context, observed, &failure.first_line(), states).await;
     }
     let chosen = target.as_ref().ok();
     let is_update = chosen.is_some_and(|target| approval::is_satisfied(observed, target));
     let origin = chosen.map(|target| target.origin);
     let applied = apply_unless_paused(context, observed, target, states).await;
-    if was_tried(&applied) {
+    // While an image is pulled, nothing has been tried.
+    let was_tried = match &applied {
+        Ok(applied) => applied.is_complete(),
+        Err(failure) => failure.severity != Severity::Pulling,
+    };
+    if was_tried {
         // If a revision has changed meanwhile, its event starts another run.
         let paused = prepare::resumed(&observed.extension, &context.revisions(observed.extension.name()));
         attempt(
@@ -249,15 +254,15 @@ async fn run(context: &Context, observed: &Observed, states: &mut StageStates) -
     if let Ok(Applied::ConditionRefused(name)) = &applied {
         states.bundle.refuse_condition(name.clone());
     }
-    let progress = progress(applied, problem, silent, waits.is_some())?;
+    let progress = Progress::of(applied, problem, silent, waits.is_some())?;
     let warnings = match &progress {
         Progress::Applied { .. } | Progress::Silent(_) => states.bundle.warnings(context).await,
         Progress::Failed(_) => None,
     };
     let verification = states.bundle.verify(context, observed).await;
     Ok(Report {
-        kind: kind(observed, &progress),
-        is_paused: is_paused(observed),
+        kind: progress.event_kind(observed.is_paused()),
+        is_paused: observed.is_paused(),
         progress,
         deprecations,
         held,
@@ -309,7 +314,7 @@ async fn apply_unless_paused(
 ) -> Result<Applied, StageFailure> {
     let settings = match &observed.settings {
         Err(failure) => return Err(failure.clone().and(target.err())),
-        Ok(_) if is_paused(observed) => return Err(paused(observed.extension.name())),
+        Ok(_) if observed.is_paused() => return Err(paused(observed.extension.name())),
         Ok(settings) => settings,
     };
     let target = target?;
@@ -347,39 +352,11 @@ fn conclude(
     context.claims.conclude(extension, waiting.as_ref().or(blocker));
     // The result is unknown until the image is here.
     if blocker.is_none_or(|failure| failure.severity != Severity::Pulling) {
-        let is_candidate = origin == Some(Origin::Catalog) && !is_paused(observed);
+        let is_candidate = origin == Some(Origin::Catalog) && !observed.is_paused();
         let blocker = blocker.filter(|_| is_candidate || observed.settings.is_err());
-        context.joint_updates.conclude(extension, blocker.map(first_line));
-    }
-}
-
-/// The progress of a run. The error is the pause before the next run.
-fn progress(
-    applied: Result<Applied, StageFailure>,
-    problem: Option<StageFailure>,
-    silent: Option<StageFailure>,
-    is_update: bool,
-) -> Result<Progress, Duration> {
-    Ok(match (applied, problem) {
-        (Ok(Applied::Prepared | Applied::ConditionRefused(_)), _) => return Err(AT_ONCE),
-        (Ok(Applied::Outdated), _) => return Err(DECIDE_ANEW),
-        (Ok(Applied::Held(_)), _) if is_update => Progress::Applied { started: None },
-        (Ok(Applied::Held(held)), _) => Progress::Failed(held.failure()),
-        (Err(failure), _) | (Ok(Applied::Done(_)), Some(failure)) => Progress::Failed(failure),
-        (Ok(Applied::Done(done)), None) => match (done.started, silent) {
-            (None, Some(silent)) => Progress::Silent(silent),
-            (started, _) => Progress::Applied { started },
-        },
-    })
-}
-
-/// Whether the request of the extension was processed completely, without a new revision.
-fn was_tried(applied: &Result<Applied, StageFailure>) -> bool {
-    match applied {
-        Ok(Applied::Done(done)) => done.started.is_none(),
-        Ok(Applied::Held(_)) => true,
-        Ok(Applied::Prepared | Applied::Outdated | Applied::ConditionRefused(_)) => false,
-        Err(failure) => failure.severity != Severity::Pulling,
+        context
+            .joint_updates
+            .conclude(extension, blocker.map(StageFailure::first_line));
     }
 }
 
@@ -399,7 +376,7 @@ async fn apply(
         }
         Err(failure) => {
             if ends_changes(&failure) {
-                settle_changes(context, observed, &first_line(&failure), states).await;
+                settle_changes(context, observed, &failure.first_line(), states).await;
             }
             return Err(failure);
         }
@@ -497,23 +474,4 @@ fn paused(extension: &str) -> StageFailure {
         help: None,
         held_back_by: held_back::PAUSED,
     }
-}
-
-/// The kind of event that reports the blocker of an extension.
-fn kind(observed: &Observed, progress: &Progress) -> EventKind {
-    match progress.severity() {
-        Some(Severity::Unfinished) => EventKind::Normal(events::MIGRATING),
-        Some(Severity::Terminal) if is_paused(observed) => EventKind::Normal(events::PAUSED),
-        Some(Severity::Pulling) => EventKind::None,
-        _ => EventKind::Warning,
-    }
-}
-
-fn is_paused(observed: &Observed) -> bool {
-    matches!(&observed.settings, Ok(settings) if settings.options.writes == Writes::Paused)
-}
-
-fn first_line(failure: &StageFailure) -> String {
-    let line = failure.message.lines().next().unwrap_or_default();
-    line.chars().take(SHOWN).collect()
 }

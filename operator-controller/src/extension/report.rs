@@ -1,6 +1,6 @@
 //! The status of an extension, its events, and when it is reconciled again.
 
-mod inputs;
+pub(crate) mod inputs;
 pub(crate) mod policy;
 pub(crate) mod readiness;
 pub(crate) mod retry;
@@ -20,8 +20,9 @@ use olm_api::{ClusterExtension, Condition};
 use olm_image::Verification;
 use olm_resolve::deprecation::Messages;
 
+use self::inputs::{Progress, StatusInputs};
 use self::readiness::ExtensionReadiness;
-use self::status::{Progress, StatusInputs, status};
+use self::status::status;
 use super::approval;
 use super::context::Context;
 use super::events::{self, EventKind};

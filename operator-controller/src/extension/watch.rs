@@ -1,17 +1,13 @@
 //! Watches that start runs of an extension: of itself, its revisions, and catalogs.
 
-use std::future::ready;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _, TryStreamExt as _, pin_mut};
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::core::{DeserializeGuard, ObjectMeta};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
-use kube::runtime::watcher::{self, Event};
-use kube::{Api, Resource, ResourceExt as _};
+use futures::{Stream, StreamExt as _, pin_mut};
+use kube::Resource;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
 use olm_api::cluster_object_set::LifecycleState;
 use olm_api::conditions::{PROGRESSING, SERVING, SUCCEEDED, find, is_true};
 use olm_api::names::{CLUSTER_EXTENSION, annotation, label, user};
@@ -22,10 +18,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::extension::context::Context;
-use crate::extension::context::unreadable::UnreadableObjects;
-use crate::extension::events;
 use crate::extension::report::policy;
 use crate::object_set::store::Change;
+use olm_cluster::follow::follow;
 use olm_cluster::followed::{Followed, ObjectChange};
 
 /// The time for which changes of an extension's revisions are collected.
@@ -53,7 +48,7 @@ pub(crate) async fn watch(
 ) {
     let client = &context.client;
     let extensions = async {
-        let events = follow(&context, writers.extensions);
+        let events = objects(&context, writers.extensions);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -97,7 +92,7 @@ pub(crate) async fn watch(
         }
     };
     let catalogs = async {
-        let events = follow(&context, writers.catalogs);
+        let events = objects(&context, writers.catalogs);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -139,7 +134,7 @@ async fn approvals(
         }
     });
     let policies = async {
-        let events = follow(context, policies);
+        let events = objects(context, policies);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -161,7 +156,7 @@ async fn approvals(
         }
     };
     let pending = async {
-        let events = follow(context, pending);
+        let events = objects(context, pending);
         pin_mut!(events);
         let mut followed = Followed::default();
         while let Some(event) = events.next().await {
@@ -177,73 +172,19 @@ async fn approvals(
     futures::join!(reports, policies, pending);
 }
 
-/// Watches all objects of a kind into a store. An object that cannot be read has an event, and stays as it was last read.
-fn follow<K>(context: &Context, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<'_, K>
+/// Watches all objects of a kind into a store.
+fn objects<K>(context: &Context, writer: Writer<K>) -> impl Stream<Item = Event<K>> + use<'_, K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    K: Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + Default
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
 {
-    let api: Api<DeserializeGuard<K>> = Api::all(context.client.clone());
-    let known = writer.as_reader();
-    let report = |metadata: &ObjectMeta, error: &str| {
-        let object = ObjectReference {
-            api_version: Some(K::api_version(&()).into_owned()),
-            kind: Some(K::kind(&()).into_owned()),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            ..ObjectReference::default()
-        };
-        context.events.publish(object, vec![events::unreadable(error)]);
-    };
-    watcher::watcher(api, watcher::Config::default())
-        .default_backoff()
-        .inspect_err(|error| tracing::debug!(kind = %K::kind(&()), error = error as &dyn std::error::Error, "watch is interrupted"))
-        .try_filter_map(move |event| ready(Ok(readable(event, &known, &context.unreadable, &report))))
-        .reflect(writer)
-        .filter_map(async |event| event.ok())
-}
-
-/// The event with readable objects. In a list and in a deletion, the last read version takes the place of an object that
-/// cannot be read. Without one, and after a change, the event is left out.
-fn readable<K>(
-    event: Event<DeserializeGuard<K>>,
-    known: &Store<K>,
-    unreadable: &UnreadableObjects,
-    report: &impl Fn(&ObjectMeta, &str),
-) -> Option<Event<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let read = |guard: DeserializeGuard<K>| match guard.0 {
-        Ok(mut object) => {
-            unreadable.set::<K>(object.meta(), false);
-            // Managed fields are not used here and are larger than the rest.
-            object.managed_fields_mut().clear();
-            Ok(object)
-        }
-        Err(error) => {
-            let name = error.metadata.name.as_deref();
-            tracing::error!(kind = %K::kind(&()), name, %error, "an object cannot be read");
-            if unreadable.set::<K>(&error.metadata, true) {
-                report(&error.metadata, &error.error);
-            }
-            Err(Box::new(error.metadata))
-        }
-    };
-    let last = |metadata: Box<ObjectMeta>| {
-        let object = known.get(&ObjectRef::new(metadata.name.as_deref()?))?;
-        (object.meta().uid == metadata.uid).then(|| (*object).clone())
-    };
-    Some(match event {
-        Event::Apply(guard) => Event::Apply(read(guard).ok()?),
-        Event::Delete(guard) => {
-            let object = read(guard).map_or_else(last, Some)?;
-            unreadable.set::<K>(object.meta(), false);
-            Event::Delete(object)
-        }
-        Event::InitApply(guard) => Event::InitApply(read(guard).map_or_else(last, Some)?),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-    })
+    follow(&context.client, &context.events, &context.unreadable, writer)
 }
 
 /// A hash that changes when other extensions may be updated along with this one or install its package, or no longer
@@ -297,11 +238,6 @@ fn mark(catalog: &ClusterCatalog) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
-    use kube::runtime::reflector;
-    use serde_json::{Value, json};
-
     use super::*;
 
     #[test]
@@ -316,59 +252,5 @@ mod tests {
         let mut preferred = catalog.clone();
         preferred.spec.priority = 1;
         assert_ne!(mark(&catalog), mark(&preferred));
-    }
-
-    #[test]
-    fn an_unreadable_object_stays_as_it_was_last_read_until_it_is_deleted() {
-        type Guard = DeserializeGuard<ClusterCatalog>;
-        let (known, mut writer) = reflector::store();
-        let unreadable = UnreadableObjects::default();
-        let object = |name: &str, uid: &str, spec: Value| -> Guard {
-            let metadata = json!({"name": name, "uid": uid});
-            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
-        };
-        let good = || {
-            object(
-                "c",
-                "1",
-                json!({"source": {"type": "Image", "image": {"ref": "r"}}}),
-            )
-        };
-        let bad = |name, uid| object(name, uid, json!(1));
-        let reports = RefCell::new(0);
-        let mut is_taken = |event: Event<Guard>| {
-            let report = |_: &ObjectMeta, _: &str| *reports.borrow_mut() += 1;
-            let event = readable(event, &known, &unreadable, &report);
-            event.inspect(|event| writer.apply_watcher_event(event)).is_some()
-        };
-        let read = || -> Vec<String> {
-            let objects = known.state();
-            objects
-                .iter()
-                .map(|catalog| catalog.spec.source.image.clone().unwrap().reference)
-                .collect()
-        };
-        let is_unreadable = || unreadable.contains::<ClusterCatalog>("c");
-
-        for event in [Event::Init, Event::InitApply(good()), Event::InitDone] {
-            assert!(is_taken(event));
-        }
-        assert!(!is_taken(Event::Apply(bad("c", "1"))));
-        assert_eq!((read(), is_unreadable()), (vec!["r".to_owned()], true));
-        assert!(!unreadable.contains::<ClusterExtension>("c"));
-        // A list without a readable version, or of another object of that name, has nothing to show.
-        assert!(is_taken(Event::Init));
-        assert!(is_taken(Event::InitApply(bad("c", "1"))));
-        assert!(!is_taken(Event::InitApply(bad("c", "2"))));
-        assert!(!is_taken(Event::InitApply(bad("d", "1"))));
-        assert!(is_taken(Event::InitDone));
-        assert_eq!((read(), is_unreadable()), (vec!["r".to_owned()], true));
-        assert!(is_taken(Event::Apply(good())));
-        assert!(!is_unreadable());
-        assert!(!is_taken(Event::Apply(bad("c", "1"))));
-        assert!(is_taken(Event::Delete(bad("c", "1"))));
-        assert_eq!((read(), is_unreadable()), (Vec::new(), false));
-        // Once for each time that it became unreadable, and for the two others.
-        assert_eq!(reports.into_inner(), 3);
     }
 }

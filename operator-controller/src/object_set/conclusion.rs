@@ -59,14 +59,11 @@ impl RunConclusion {
         failures: &[(ObjectId, RequestFailure)],
         message: String,
     ) -> Self {
-        let state = match report::most_severe(failures) {
-            Some(
-                FailureKind::Forbidden
-                | FailureKind::UnknownKind
-                | FailureKind::MissingNamespace
-                | FailureKind::Invalid,
-            ) => RevisionState::Waiting(message),
-            Some(FailureKind::Conflict | FailureKind::Transient) | None => RevisionState::Retrying(message),
+        let needs_user = report::most_severe(failures).is_some_and(FailureKind::needs_user);
+        let state = if needs_user {
+            RevisionState::Waiting(message)
+        } else {
+            RevisionState::Retrying(message)
         };
         Self::new(state, retry(context, account, failures))
     }

@@ -21,6 +21,7 @@ use base64::engine::general_purpose::STANDARD;
 use olm_image::{
     Access, ImageBuilder, Images, LayerBuilder, Options, Pinned, Platform, Policy, Reference, Registries,
 };
+use olm_platform::log::chain;
 use olm_test::registry::Server;
 use olm_test::registry::signatures::{SignatureDocuments, SignatureFormat};
 use olm_test::registry::sigstore::{Cosign, Sigstore};
@@ -119,16 +120,25 @@ impl Stage {
 
     /// Verdict of a policy with this requirement about an image.
     async fn judge(&self, requirement: Value, image: &Reference) -> Result<(), String> {
+        let access = self.asking(requirement)?;
+        let verdict = self.images.verify(image, &access).await;
+        verdict.map(drop).map_err(|error| chain(&error))
+    }
+
+    /// The same for an image that nodes of any platform run.
+    async fn judge_for_all_nodes(&self, requirement: Value, image: &Reference) -> Result<(), String> {
+        let access = self.asking(requirement)?;
+        let verdict = self.images.verify_for_all_nodes(image, &access).await;
+        verdict.map(drop).map_err(|error| chain(&error))
+    }
+
+    fn asking(&self, requirement: Value) -> Result<Access, String> {
         let policy = json!({ "default": [requirement] }).to_string();
         let policy = Policy::parse(&policy, |path| std::fs::read(path)).map_err(|error| error.to_string())?;
-        let access = Access {
+        Ok(Access {
             policy: Arc::new(policy),
             ..self.access.clone()
-        };
-        let verdict = self.images.verify(image, &access).await;
-        verdict
-            .map(drop)
-            .map_err(|error| olm_platform::log::chain(&error))
+        })
     }
 
     /// The trust root, changed.
@@ -322,8 +332,18 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
     // Beside the manifest that the signed index names, and for the index itself.
     let index = here.index(image.digest()).await?;
     let place = Reference::parse(&format!("{}/{name}@{index}", registry.address))?;
-    stage.sign(way, &place.to_string(), is_logged, services)?;
+    // Its manifest is signed, which is enough for a node of that platform, and not for one of another.
     stage.judge(good(), &place).await.map_err(anyhow::Error::msg)?;
+    refused(
+        stage.judge_for_all_nodes(good(), &place).await,
+        "and there is none at tag",
+        "an index without a signature of its own",
+    )?;
+    stage.sign(way, &place.to_string(), is_logged, services)?;
+    stage
+        .judge_for_all_nodes(good(), &place)
+        .await
+        .map_err(anyhow::Error::msg)?;
     let of_index = here.read(&index).await?;
     here.write(image.digest(), &of_index).await?;
     let said = format!("it is for {index}");

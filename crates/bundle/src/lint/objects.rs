@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::duplicates;
 use crate::bundle::Bundle;
-use crate::names::subdomain_faults;
 use crate::object::{object_name, scope, text};
+use olm_text::names::subdomain_faults;
 
 pub(super) fn deployment_uniqueness(bundle: &Bundle) -> Vec<String> {
     duplicates(bundle.csv.deployment_names())

@@ -8,7 +8,7 @@ use super::duplicates;
 use crate::bundle::Bundle;
 use crate::csv::{ApiDescription, WebhookDefinition, WebhookKind};
 use crate::install_modes::InstallMode;
-use crate::names::subdomain_faults;
+use olm_text::names::subdomain_faults;
 
 /// API groups that admission webhooks of a bundle must not select.
 const FORBIDDEN_GROUPS: [&str; 2] = ["*", olm_api::names::GROUP];

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::{CatalogSourceDecision, RegistryChanges, Source, serving};
 use crate::cluster::{items, label, object_at, put, text};
 use crate::names;
-use crate::wire::duration;
 
 /// The time between two looks where none is given or it cannot be read.
 const USUAL: SignedDuration = SignedDuration::from_mins(15);
@@ -20,8 +19,8 @@ pub(super) fn is_polled(source: &Source<'_>) -> bool {
 /// The time between two looks.
 pub(super) fn interval(source: &Source<'_>) -> SignedDuration {
     let text = text(source.object, "/spec/updateStrategy/registryPoll/interval");
-    let read = duration::parse(text).ok();
-    read.filter(|read| !read.is_negative()).unwrap_or(USUAL)
+    let read = olm_text::duration::parse(text).ok().filter(|read| *read >= 0);
+    read.map_or(USUAL, SignedDuration::from_nanos)
 }
 
 /// Time limit for a Pod that looks for a newer catalog to become ready.
@@ -58,7 +57,7 @@ pub(super) fn interval_fault(source: &Source<'_>) -> Option<String> {
     let poll = source.object.pointer("/spec/updateStrategy/registryPoll");
     poll.filter(|poll| poll.is_object())?;
     let text = text(source.object, "/spec/updateStrategy/registryPoll/interval");
-    let Err(error) = duration::parse(text) else {
+    let Err(error) = olm_text::duration::parse(text) else {
         return None;
     };
     Some(format!(

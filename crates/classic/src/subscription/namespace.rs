@@ -9,7 +9,6 @@ use super::plan::{old_reference, planned, point};
 use super::{INSTALL_PLAN_KIND, Resolution, collection, condition, joined, reference, set, stamp, unset};
 use crate::cluster::{Cluster, object_at, put, text};
 use crate::names;
-use crate::wire::duration;
 
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
 const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
@@ -140,7 +139,7 @@ fn unpack_times(group: &Value) -> Result<(), String> {
             .and_then(|annotations| annotations.get(key))
             .and_then(Value::as_str);
         if let Some(value) = annotation
-            && let Err(error) = duration::parse(value)
+            && let Err(error) = olm_text::duration::parse(value)
         {
             return Err(format!(
                 "failed to parse unpack {what} annotation({key}: {value}): {error}"

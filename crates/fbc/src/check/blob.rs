@@ -11,9 +11,10 @@ use crate::decode::{List, decode, decode_object};
 use crate::meta::Meta;
 use crate::{SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_PACKAGE};
 
+use olm_text::names::label_faults;
 use olm_version::quoted;
 
-use super::{BLOB_BYTES, ChannelFacts, ITEM_BYTES, NAME_BYTES, csv_metadata, label::label_faults, shared};
+use super::{BLOB_BYTES, ChannelFacts, ITEM_BYTES, NAME_BYTES, csv_metadata, shared};
 
 /// The fields that a blob of any schema may have.
 #[derive(Default)]

@@ -8,6 +8,9 @@ use crate::reference::Pinned;
 /// The time after which an image that is not accepted is looked at again. No event announces a new signature.
 const FRESH: Duration = Duration::from_mins(4);
 
+/// The time after which an accepted image is looked at again: a certificate may have expired, or its signature is gone.
+const FRESH_ACCEPTED: Duration = Duration::from_hours(24);
+
 /// The time after which a request without an answer counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
@@ -74,8 +77,9 @@ impl Verification {
     pub fn again(&self) -> Option<Duration> {
         match self {
             Self::Known(status) if status.accepted != Some(true) => Some(FRESH),
+            Self::Known(_) => Some(FRESH_ACCEPTED),
             Self::Pending => Some(LOST),
-            Self::Known(_) | Self::NotAsked => None,
+            Self::NotAsked => None,
         }
     }
 }
@@ -100,13 +104,17 @@ impl CachedVerification {
         }
     }
 
-    /// The answer, if it is about this policy and this image. One that is not good stands for some minutes.
+    /// The answer, if it is about this policy and this image. One that is not good stands for some minutes, a good one for
+    /// a day, and that no rule asks for a signature for as long as the policy.
     pub fn about(&self, policy: u64, image: &Pinned, now: Instant) -> Option<Verification> {
         let status = self.status.as_ref();
-        let is_good = status.is_none_or(|status| status.accepted == Some(true));
+        let fresh = status.map(|status| match status.accepted {
+            Some(true) => FRESH_ACCEPTED,
+            Some(false) | None => FRESH,
+        });
         let stands = self.policy == policy
             && self.image == *image
-            && (is_good || now.saturating_duration_since(self.asked) < FRESH);
+            && fresh.is_none_or(|fresh| now.saturating_duration_since(self.asked) < fresh);
         stands.then(|| self.verification())
     }
 
@@ -127,10 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_stands_while_its_policy_and_image_do_and_a_bad_one_for_some_minutes() {
+    fn an_answer_stands_while_its_policy_and_image_do_for_a_day_and_a_bad_one_for_minutes() {
         let asked = Instant::now();
         for (accepted, age, expected) in [
-            (Some(true), FRESH * 100, true),
+            (Some(true), FRESH_ACCEPTED / 2, true),
+            (Some(true), FRESH_ACCEPTED, false),
             (Some(false), FRESH / 2, true),
             (Some(false), FRESH, false),
             (None, FRESH, false),
@@ -148,7 +157,12 @@ mod tests {
             );
             assert_eq!(answer.about(2, &pinned('a'), asked), None);
             assert_eq!(answer.about(1, &pinned('b'), asked), None);
-            assert_eq!(answer.verification().again().is_none(), accepted == Some(true));
+            let again = if accepted == Some(true) {
+                FRESH_ACCEPTED
+            } else {
+                FRESH
+            };
+            assert_eq!(answer.verification().again(), Some(again));
         }
         let answer = CachedVerification::new(1, pinned('a'), None, asked);
         assert_eq!(answer.verification().verdict(), Some(None));

@@ -2,13 +2,13 @@
 
 use crate::access::Access;
 use crate::access::verification::SignatureStatus;
-use crate::pull::{Images, PullError};
+use crate::pull::{Images, Nodes, PullError};
 use crate::reference::Pinned;
 
 impl Images {
     /// The verdict of the policy about an image; `None` if it asks for no signature.
     pub async fn signature_status(&self, image: &Pinned, access: &Access) -> Option<SignatureStatus> {
-        match self.approvals(image, access).await {
+        match self.approvals(image, Nodes::Own, access).await {
             Ok(approvals) => SignatureStatus::accepted(image, &approvals),
             Err(PullError::Policy { source, .. }) => Some(SignatureStatus {
                 accepted: Some(false),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use olm_text::names::is_dns1035_label;
 use serde_json::Value;
 
 use crate::content::RevisionContent;
@@ -33,7 +34,8 @@ pub fn faults(name: &str, revision: i64, content: &RevisionContent) -> Option<St
     let mut texts = Vec::new();
     for phase in &content.phases {
         let mut faults = Vec::new();
-        if !is_label(&phase.name) {
+        // The definition of the kind also accepts a digit at the beginning.
+        if !is_dns1035_label(&phase.name) {
             faults.push(format!(
                 "phase name invalid: {:?} must begin with a lower-case letter and consist of lower-case letters, digits \
                  and hyphens",
@@ -64,15 +66,6 @@ pub fn faults(name: &str, revision: i64, content: &RevisionContent) -> Option<St
         }
     }
     (!texts.is_empty()).then(|| format!("revision \"{name}\" ({revision}): {}", texts.join(", ")))
-}
-
-/// Whether a name is a label by RFC 1035. The definition of the kind also accepts a digit at the beginning.
-fn is_label(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_lowercase())
-        && !name.ends_with('-')
-        && name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
 fn object_faults(id: &ObjectId, object: &Value) -> Vec<String> {

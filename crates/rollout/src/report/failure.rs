@@ -44,3 +44,13 @@ pub enum FailureKind {
     /// The request can be retried.
     Transient,
 }
+
+impl FailureKind {
+    /// Whether a user must act before a retry succeeds.
+    pub fn needs_user(self) -> bool {
+        match self {
+            Self::Forbidden | Self::UnknownKind | Self::MissingNamespace | Self::Invalid => true,
+            Self::Conflict | Self::Transient => false,
+        }
+    }
+}

@@ -267,23 +267,14 @@ fn several_lines(message: &str) -> String {
     lines.join("\n  ")
 }
 
-/// A time such as `90s`, `10m` or `1h`.
+/// A positive duration such as `90s`, `10m` or `1h30m`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let unclear = || format!("{text:?} is not a time: write 90s, 10m or 1h");
-    let (number, unit) = text
-        .split_at_checked(text.len().saturating_sub(1))
-        .ok_or_else(unclear)?;
-    let factor = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return Err(unclear()),
-    };
-    let number: u64 = number.parse().map_err(|_| unclear())?;
-    number
-        .checked_mul(factor)
-        .map(Duration::from_secs)
-        .ok_or_else(unclear)
+    let nanoseconds = olm_text::duration::parse(text)
+        .ok()
+        .and_then(|length| u64::try_from(length).ok());
+    nanoseconds
+        .map(Duration::from_nanos)
+        .ok_or_else(|| format!("{text:?} is not a duration: write 90s, 10m or 1h30m"))
 }
 
 #[cfg(test)]

@@ -129,7 +129,10 @@ pub(super) fn verify_images(
             continue;
         };
         let access = registry.access(&reference)?;
-        match cluster.runtime.block_on(client.verify(&reference, &access)) {
+        match cluster
+            .runtime
+            .block_on(client.verify_for_all_nodes(&reference, &access))
+        {
             Ok(_) => {}
             Err(error) if error.is_verdict() => observed.refused_images.push(chain(&error)),
             Err(error) => observed

@@ -1,14 +1,14 @@
 //! The cluster itself: its Kubernetes version and the architectures of its nodes, cached.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, ListParams};
+use olm_platform::fresh::Fresh;
 use olm_version::blang::parse_tolerant;
 use semver::Version;
-use tokio::sync::Mutex;
 
 /// The time for which an answer is cached.
 pub(crate) const FRESH: Duration = Duration::from_mins(5);
@@ -20,8 +20,8 @@ const ARCHITECTURE: &str = "kubernetes.io/arch";
 /// Version and architectures of the cluster.
 pub(crate) struct ClusterInfo {
     client: Client,
-    version: Mutex<Option<(Instant, Version)>>,
-    architectures: Mutex<Option<(Instant, Vec<String>)>>,
+    version: Fresh<Version>,
+    architectures: Fresh<Vec<String>>,
 }
 
 impl ClusterInfo {
@@ -29,8 +29,8 @@ impl ClusterInfo {
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
-            version: Mutex::default(),
-            architectures: Mutex::default(),
+            version: Fresh::new(FRESH),
+            architectures: Fresh::new(FRESH),
         }
     }
 
@@ -39,44 +39,40 @@ impl ClusterInfo {
     /// # Errors
     /// The API server does not answer.
     pub(crate) async fn version(&self) -> Result<Option<Version>, kube::Error> {
-        let mut cached = self.version.lock().await;
-        if let Some((_, version)) = cached.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Ok(Some(version.clone()));
+        // A text that is no version is not kept: another replica of the API server may have one.
+        let read = async || {
+            let info = self.client.apiserver_version().await.map_err(Some)?;
+            parse_tolerant(&info.git_version).map_err(|_| None)
+        };
+        match self.version.get_or(read).await {
+            Ok(version) => Ok(Some(version)),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error),
         }
-        let info = self.client.apiserver_version().await?;
-        let version = parse_tolerant(&info.git_version).ok();
-        *cached = version.clone().map(|version| (Instant::now(), version));
-        Ok(version)
     }
 
     /// The architectures of the nodes; empty if the controller may not read nodes.
     pub(crate) async fn architectures(&self) -> Vec<String> {
-        let mut cached = self.architectures.lock().await;
-        if let Some((_, found)) = cached.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return found.clone();
+        let read = async || architectures(&self.client).await;
+        self.architectures.get_or(read).await.unwrap_or_else(|error| {
+            // Unknown for now. The next run asks again.
+            tracing::debug!(error = &error as &dyn std::error::Error, "cannot read the nodes");
+            Vec::new()
+        })
+    }
+}
+
+async fn architectures(client: &Client) -> Result<Vec<String>, kube::Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut found = BTreeSet::new();
+    let mut page = ListParams::default().limit(NODES);
+    loop {
+        let list = nodes.list_metadata(&page).await?;
+        let labels = list.items.iter().filter_map(|node| node.metadata.labels.as_ref());
+        found.extend(labels.filter_map(|labels| labels.get(ARCHITECTURE).cloned()));
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(found.into_iter().collect()),
         }
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let mut found = BTreeSet::new();
-        let mut page = ListParams::default().limit(NODES);
-        loop {
-            match nodes.list_metadata(&page).await {
-                Ok(list) => {
-                    let labels = list.items.iter().filter_map(|node| node.metadata.labels.as_ref());
-                    found.extend(labels.filter_map(|labels| labels.get(ARCHITECTURE).cloned()));
-                    match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                        Some(token) => page = page.continue_token(&token),
-                        None => break,
-                    }
-                }
-                Err(error) => {
-                    // Unknown for now. The next run asks again.
-                    tracing::debug!(error = &error as &dyn std::error::Error, "cannot read the nodes");
-                    return Vec::new();
-                }
-            }
-        }
-        let found: Vec<String> = found.into_iter().collect();
-        *cached = Some((Instant::now(), found.clone()));
-        found
     }
 }

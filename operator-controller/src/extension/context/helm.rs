@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 use olm_api::names::release as names;
+use olm_platform::fresh::Fresh;
 use olm_platform::write::unless;
-use tokio::sync::Mutex;
 
 use super::release::{self, Entry, Release, ReleaseError, ReleaseOwner};
 use crate::extension::failure::{RequestError, Severity, StageError, failed};
@@ -53,7 +53,7 @@ type Entries = Arc<HashMap<String, Vec<Entry>>>;
 /// The releases in the system namespace.
 pub(crate) struct Releases {
     secrets: Api<Secret>,
-    listed: Mutex<Option<(Instant, Entries)>>,
+    listed: Fresh<Entries>,
 }
 
 impl Releases {
@@ -61,7 +61,7 @@ impl Releases {
     pub(crate) fn new(client: Client, system_namespace: &str) -> Self {
         Self {
             secrets: Api::namespaced(client, system_namespace),
-            listed: Mutex::default(),
+            listed: Fresh::new(FRESH),
         }
     }
 
@@ -79,29 +79,22 @@ impl Releases {
     }
 
     async fn list(&self, had_something: bool) -> Result<Entries, HelmError> {
-        let mut listed = self.listed.lock().await;
-        if let Some((at, entries)) = &*listed
-            && !had_something
-            && at.elapsed() < FRESH
-        {
-            return Ok(Arc::clone(entries));
+        if had_something {
+            self.listed.forget().await;
         }
-        let asked = Instant::now();
-        let found = self
-            .secrets
-            .list_metadata(&ListParams::default().labels(names::INDEX_SELECTOR))
-            .await
-            .map_err(failed(
+        let read = async || {
+            let labels = ListParams::default().labels(names::INDEX_SELECTOR);
+            let found = self.secrets.list_metadata(&labels).await.map_err(failed(
                 "migrating storage: cannot list the releases of the Helm runtime",
             ))?;
-        let mut entries: HashMap<String, Vec<Entry>> = HashMap::new();
-        let deployed = found.items.iter();
-        for (name, entry) in deployed.filter_map(|secret| release::entry(&secret.metadata)) {
-            entries.entry(name).or_default().push(entry);
-        }
-        let entries = Arc::new(entries);
-        *listed = Some((asked, Arc::clone(&entries)));
-        Ok(entries)
+            let mut entries: HashMap<String, Vec<Entry>> = HashMap::new();
+            let deployed = found.items.iter();
+            for (name, entry) in deployed.filter_map(|secret| release::entry(&secret.metadata)) {
+                entries.entry(name).or_default().push(entry);
+            }
+            Ok(Arc::new(entries))
+        };
+        self.listed.get_or(read).await
     }
 
     /// Reads a release of that extension from its Secrets.
@@ -140,7 +133,7 @@ impl Releases {
     /// Deletes a release. A missing one is ignored.
     pub(crate) async fn remove(&self, secret: &str) -> Result<(), HelmError> {
         // This makes the list stale.
-        *self.listed.lock().await = None;
+        self.listed.forget().await;
         let removed = self.secrets.delete(secret, &DeleteParams::background()).await;
         let removed = unless(&[404], removed).map(drop);
         let what = format!("cannot remove the release in Secret {secret:?}, which a revision has replaced");

@@ -1,11 +1,11 @@
 //! Certificate providers of the cluster, cached for a moment because every run needs them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::certificates::choose::{self, Providers};
 use olm_cluster::discover::Discovery;
-use parking_lot::Mutex;
+use olm_platform::fresh::Fresh;
 
 /// The time for which an answer is cached.
 const FRESH: Duration = Duration::from_secs(10);
@@ -14,7 +14,7 @@ const FRESH: Duration = Duration::from_secs(10);
 pub(crate) struct CertificateProviders {
     discovery: Arc<Discovery>,
     allowed: Providers,
-    cached: Mutex<Option<(Instant, Providers)>>,
+    cached: Fresh<Providers>,
 }
 
 impl CertificateProviders {
@@ -23,7 +23,7 @@ impl CertificateProviders {
         Self {
             discovery,
             allowed,
-            cached: Mutex::default(),
+            cached: Fresh::new(FRESH),
         }
     }
 
@@ -32,13 +32,7 @@ impl CertificateProviders {
     /// # Errors
     /// The kinds of the cluster are unknown.
     pub(crate) async fn served(&self) -> Result<Providers, kube::Error> {
-        let lock = || self.cached.lock();
-        let cached = lock().filter(|(at, _)| at.elapsed() < FRESH);
-        if let Some((_, served)) = cached {
-            return Ok(served);
-        }
-        let served = choose::served(&self.discovery, self.allowed).await?;
-        *lock() = Some((Instant::now(), served));
-        Ok(served)
+        let read = async || choose::served(&self.discovery, self.allowed).await;
+        self.cached.get_or(read).await
     }
 }

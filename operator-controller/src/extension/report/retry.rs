@@ -19,7 +19,7 @@ const REPEAT: Duration = Duration::from_secs(5);
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
 /// The pause before a check of something without events: whether a newer bundle is still held back, or whether the
 /// cluster still lacks a requirement of the installed bundle.
-const UNANNOUNCED: Duration = Duration::from_mins(5);
+pub(crate) const UNANNOUNCED: Duration = Duration::from_mins(5);
 /// The time that a pull may take before the status reports it. Most take less.
 const BRIEF: Duration = Duration::from_secs(5);
 /// The pause before a run checks an image that is being pulled. Its arrival also starts a run.

@@ -11,7 +11,7 @@ use olm_api::readiness::add_line;
 use olm_api::{ClusterObjectSet, Condition};
 use olm_rollout::status::rolling_out;
 
-pub(crate) use super::inputs::{Progress, StatusInputs};
+use super::inputs::{Progress, StatusInputs};
 use super::readiness::after_run;
 use crate::extension::revisions::{BundleIdentity, Revisions};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use olm_bundle::object::{list, text};
 use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
-use olm_fbc::check::label::is_label;
+use olm_text::names::is_label;
 use olm_version::quoted;
 use serde_json::Value;
 

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use olm_bundle::names::subdomain_faults;
 use olm_bundle::object::object_name;
 use olm_bundle::object::{list, text};
 use olm_fbc::check::Severity;
+use olm_text::names::{label_value_faults, subdomain_faults};
 use olm_version::blang;
 use serde_json::Value;
 
 use super::annotations;
-use super::text::label_value_faults;
 use crate::lint::manifests::{Manifests, csvs};
 use crate::lint::rule_finding::{Options, RuleFinding};
 

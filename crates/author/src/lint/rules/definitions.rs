@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use olm_bundle::names::subdomain_faults;
 use olm_bundle::object::object_name;
 use olm_bundle::object::{list, text};
 use olm_fbc::check::Severity;
+use olm_text::names::{dns1035_label_faults, subdomain_faults};
 use serde_json::{Value, json};
 
-use super::text::label_faults;
 use crate::lint::manifests::{Manifests, of_kind};
 use crate::lint::rule_finding::{Options, RuleFinding};
 
@@ -85,7 +84,7 @@ impl Faults {
     }
 
     fn label(&mut self, field: &str, value: &str) {
-        let faults = label_faults(value);
+        let faults = dns1035_label_faults(value);
         if !faults.is_empty() {
             self.invalid(field, &json!(value), &faults.join(","));
         }
@@ -325,7 +324,7 @@ fn names(definition: &Value, faults: &mut Faults) {
         if name.is_empty() {
             faults.required(&field, "");
         } else if field.to_lowercase().ends_with("kind") {
-            let wrong = label_faults(&name.to_lowercase());
+            let wrong = dns1035_label_faults(&name.to_lowercase());
             if !wrong.is_empty() {
                 let why = format!(
                     "may have mixed case, but should otherwise match: {}",

@@ -14,44 +14,6 @@ pub(super) fn quoted_list(texts: &[String]) -> String {
     format!("[{}]", quoted.join(" "))
 }
 
-/// The faults of a text as a DNS-1035 label; empty if it is valid.
-pub(super) fn label_faults(text: &str) -> Vec<&'static str> {
-    let mut faults = Vec::new();
-    if text.len() > 63 {
-        faults.push("must be no more than 63 characters");
-    }
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_label = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
-        && text.bytes().all(inner)
-        && !text.ends_with('-');
-    if !is_label {
-        faults.push(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-             character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
-             validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
-        );
-    }
-    faults
-}
-
-/// The faults of a text as the value of a label; empty if it is valid.
-pub(super) fn label_value_faults(text: &str) -> Vec<&'static str> {
-    let mut faults = Vec::new();
-    if text.len() > 63 {
-        faults.push("must be no more than 63 characters");
-    }
-    let ends = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if !(text.bytes().all(inner) && ends(text.bytes().next()) && ends(text.bytes().last())) {
-        faults.push(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
-             start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
-             validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
-        );
-    }
-    faults
-}
-
 /// The fault of a text as one mail address, with or without a name before it.
 pub(super) fn address_fault(text: &str) -> Option<&'static str> {
     let text = text.trim();
@@ -130,7 +92,7 @@ pub(super) fn uri_fault(text: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{address_fault, label_faults, label_value_faults, tolerant_version, uri_fault};
+    use super::{address_fault, tolerant_version, uri_fault};
 
     #[test]
     fn versions_are_read_with_tolerance() {
@@ -173,20 +135,6 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(uri_fault(text).is_none(), good, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn labels_are_distinguished_from_other_text() {
-        for (text, label, value) in [
-            ("a-1", true, true),
-            ("1a", false, true),
-            ("a_b.C", false, true),
-            ("a-", false, false),
-            ("", false, true),
-        ] {
-            assert_eq!(label_faults(text).is_empty(), label, "{text:?}");
-            assert_eq!(label_value_faults(text).is_empty(), value, "{text:?}");
         }
     }
 }

@@ -268,7 +268,7 @@ impl Evaluator<'_> {
             ("timestamp", Value::Int(seconds)) => {
                 time::timestamp(i128::from(*seconds) * 1_000_000_000).map(Value::Timestamp)
             }
-            ("duration", Value::String(text)) => time::parse_duration(text).map(Value::Duration),
+            ("duration", Value::String(text)) => olm_text::duration::parse(text).ok().map(Value::Duration),
             ("duration", Value::Int(seconds)) => seconds.checked_mul(1_000_000_000).map(Value::Duration),
             ("bool" | "int" | "uint" | "double" | "bytes" | "timestamp" | "duration", _) => {
                 return Err(no_overload());

@@ -1,12 +1,14 @@
 //! Reading `policy.json`. An unknown field or type is an error: it might be the one that rejects an image.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use olm_signature::{Attestation, Authority, Identities, Pattern, Pki, PublicKey, Subject, Trust};
-use serde::Deserialize;
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed, numbered};
@@ -89,7 +91,65 @@ fn read<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, PolicyError
             "it is larger than {POLICY_BYTES} bytes"
         )));
     }
-    serde_json::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string()))
+    let wrong = |error: serde_json::Error| PolicyError::Syntax(error.to_string());
+    let UniqueNames = serde_json::from_str(text).map_err(wrong)?;
+    serde_json::from_str(text).map_err(wrong)
+}
+
+/// Any JSON in which no object has a name twice: of two lists for one scope, the one that counts may be the lax one.
+struct UniqueNames;
+
+impl<'de> Deserialize<'de> for UniqueNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueNames {
+    type Value = Self;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some((name, Self)) = map.next_entry::<String, Self>()? {
+            if let Some(name) = names.replace(name) {
+                return Err(A::Error::custom(format!("`{name}` occurs twice in one object")));
+            }
+        }
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self, E> {
+        Ok(self)
+    }
 }
 
 pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError> {

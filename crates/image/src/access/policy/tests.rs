@@ -96,6 +96,16 @@ fn the_most_particular_scope_decides() {
     );
     check("registry.example:5000/team/x:v1", None);
     check("registry.example:6000/team/x:v1", Some(&by("default")));
+    // The same registry in another spelling.
+    check(
+        "REGISTRY.example:443/team/x:v1",
+        Some(&by("\"registry.example/team\"")),
+    );
+    check("Registry.example/team/app:v1", None);
+    check(
+        "A.Deep.wild.example:443/x:v1",
+        Some(&by("\"*.deep.wild.example\"")),
+    );
     check("a.wild.example/x:v1", None);
     check("a.wild.example:5000/x:v1", None);
     check("a.deep.wild.example/x:v1", Some(&by("\"*.deep.wild.example\"")));
@@ -138,6 +148,14 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         json!({ "default": [requirement] })
     };
     parse(&signed(json!({}))).unwrap();
+    for text in [
+        r#"{"default": [{"type": "reject"}], "default": [{"type": "insecureAcceptAnything"}]}"#,
+        r#"{"default": [{"type": "reject", "type": "insecureAcceptAnything"}]}"#,
+        r#"{"default": [{"type": "reject"}], "transports": {"docker": {"a": [{"type": "reject"}], "a": []}}}"#,
+    ] {
+        let error = Policy::parse(text, |_| Ok(Vec::new())).unwrap_err().to_string();
+        assert!(error.contains("occurs twice in one object"), "{error}");
+    }
     check(&json!({}), "missing field `default`");
     check(&json!({ "default": [] }), "is empty");
     check(&json!({ "default": [{}] }), "`type` is missing");
