@@ -148,7 +148,10 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
     ),
     (
         &["rollback"],
-        &["olm rollback greeter --dry-run", "olm rollback greeter --wait"],
+        &[
+            "olm rollback greeter --dry-run",
+            "olm rollback greeter --yes --wait",
+        ],
     ),
     (
         &["updates"],
