@@ -289,7 +289,7 @@ fn text(rows: &[Row]) -> String {
             ]
         })
         .collect();
-    let head = ["NAME", "INSTALLED", "UPDATE", "NEWEST", "HELD BACK BY"];
+    let head = ["NAME", "INSTALLED", "NEXT", "NEWEST", "HELD BACK BY"];
     format!("{}{notes}", table(&head, &lines))
 }
 
@@ -359,10 +359,10 @@ mod tests {
         ];
         assert_eq!(
             text(&rows),
-            "NAME     INSTALLED  UPDATE  NEWEST  HELD BACK BY\n\
-             held     1.0.0      1.1.0   2.0.0   Range\n\
-             newest   1.1.0      -       1.1.0   -\n\
-             refused  -          -       -       -\n\
+            "NAME     INSTALLED  NEXT   NEWEST  HELD BACK BY\n\
+             held     1.0.0      1.1.0  2.0.0   Range\n\
+             newest   1.1.0      -      1.1.0   -\n\
+             refused  -          -      -       -\n\
              held: greeter.v2.0.0 of catalog one is not chosen: a; b\n\
              refused: nothing would be chosen: no bundles\n"
         );

@@ -86,10 +86,10 @@ fn installed(world: &World) -> Result<()> {
         .split_whitespace()
         .collect();
     ensure!(
-        row.len() == 9
-            && row[..8]
+        row.len() == 11
+            && row[..10]
                 == [
-                    "lamp", "lamp", "1.0.1", "1.0.x", "2.0.0", "Range", "True", "Healthy"
+                    "lamp", "lamp", "1.0.1", "1.0.x", "-", "2.0.0", "2.0.0", "(Range)", "True", "Healthy"
                 ],
         "{shown}"
     );

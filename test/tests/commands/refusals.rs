@@ -155,7 +155,7 @@ async fn an_account_without_rights(world: &World) -> Result<()> {
     ])?;
     olm(world, "get breeze")?
         .ended(0)?
-        .prints(&[" Rights  ", " Blocked ", "\nbreeze: "])?;
+        .prints(&[" 1.0.0 (Rights)  ", " Blocked ", "\nbreeze: "])?;
     // A change that waits for a person ends with a status of its own.
     olm(world, &format!("upgrade breeze --version 1.0.1 --wait {ca}"))?
         .ended(4)?
