@@ -104,6 +104,7 @@ fn commands_print_what_is_recorded() -> Result<()> {
     CLUSTER.with(async |world| {
         record(world, "search", "search vase")?;
         record(world, "show", "show vase")?;
+        record(world, "show_version", "show vase --version 1.1.0")?;
         let image = "jsonpath={.spec.source.image.ref}";
         let catalog = world.kubectl(&["get", "clustercatalog", "vases", "-o", image])?;
         let account = "-n vase --service-account vase-installer";
