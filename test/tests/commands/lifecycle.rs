@@ -244,7 +244,7 @@ async fn removed(world: &World) -> Result<()> {
         .ended(0)?
         .prints(&[
             " and keeps 1 object, because uninstall is keep-crds\n",
-            "\nKept:\n  CustomResourceDefinition greetings.lamp.olm.example\nTo remove them later: kubectl delete ",
+            "\nKept:\n  CustomResourceDefinition greetings.lamp.olm.example\nTo remove them later, with all custom resources: kubectl delete ",
         ])?;
     olm(world, "uninstall lamp")?
         .ended(1)?

@@ -1,6 +1,7 @@
 //! What a deletion leaves besides the objects of the extension: the account with its rights, and the namespace.
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error, Resource};
 use olm_api::names::label;
@@ -21,6 +22,9 @@ pub(super) struct Remains {
     pub(super) account: Option<AccountPlace>,
     /// The roles and bindings that `olm` proposed for the extension.
     pub(super) roles: Vec<RoleName>,
+    /// The other bindings of the account.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) bindings: Vec<Binding>,
     /// The other extensions in the namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) neighbours: Vec<String>,
@@ -46,6 +50,18 @@ pub(super) struct RoleName {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) namespace: String,
     pub(super) name: String,
+}
+
+/// A binding that names the account.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Binding {
+    #[serde(flatten)]
+    pub(super) object: RoleName,
+    /// Kind and name of its role, which other bindings may use too.
+    pub(super) role: String,
+    /// Whether it binds nobody else.
+    pub(super) is_alone: bool,
 }
 
 impl Remains {
@@ -77,8 +93,67 @@ impl Remains {
                 remains.add(labelled::<Role>(client, &selector).await);
                 remains.add(labelled::<RoleBinding>(client, &selector).await);
             }
+            remains.add_bindings(&cluster.client).await;
         });
         remains
+    }
+
+    /// Adds the bindings of the account that `olm` did not propose.
+    async fn add_bindings(&mut self, client: &Client) {
+        let everywhere: Api<ClusterRoleBinding> = Api::all(client.clone());
+        let everywhere = everywhere.list(&ListParams::default()).await;
+        match everywhere.map(|list| list.items) {
+            Ok(found) => found.iter().for_each(|one| {
+                self.add_binding(
+                    "ClusterRoleBinding",
+                    &one.metadata,
+                    &one.role_ref,
+                    one.subjects.as_deref(),
+                );
+            }),
+            Err(error) => self.add_unread("ClusterRoleBindings", &error),
+        }
+        let namespaced: Api<RoleBinding> = Api::all(client.clone());
+        let namespaced = namespaced.list(&ListParams::default()).await;
+        match namespaced.map(|list| list.items) {
+            Ok(found) => found.iter().for_each(|one| {
+                self.add_binding(
+                    "RoleBinding",
+                    &one.metadata,
+                    &one.role_ref,
+                    one.subjects.as_deref(),
+                );
+            }),
+            Err(error) => self.add_unread("RoleBindings", &error),
+        }
+    }
+
+    fn add_binding(
+        &mut self,
+        kind: &str,
+        metadata: &ObjectMeta,
+        role: &RoleRef,
+        subjects: Option<&[Subject]>,
+    ) {
+        let Some(account) = &self.account else { return };
+        let subjects = subjects.unwrap_or_default();
+        let is_account = |subject: &Subject| {
+            subject.kind == "ServiceAccount"
+                && subject.name == account.name
+                && subject.namespace.as_deref() == Some(account.namespace.as_str())
+        };
+        let binding = RoleName {
+            kind: kind.to_owned(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+        };
+        if subjects.iter().any(is_account) && !self.roles.contains(&binding) {
+            self.bindings.push(Binding {
+                object: binding,
+                role: format!("{} {}", role.kind, role.name),
+                is_alone: subjects.len() == 1,
+            });
+        }
     }
 
     /// Adds the extensions that share the namespace or the account.
@@ -117,7 +192,28 @@ impl Remains {
                 label::RIGHTS_OF
             ));
         }
-        if let Some(account) = self.account.as_ref().filter(|account| account.used_by.is_empty()) {
+        let is_unused = self
+            .account
+            .as_ref()
+            .is_some_and(|account| account.used_by.is_empty());
+        let bindings = self
+            .bindings
+            .iter()
+            .filter(|binding| is_unused && binding.is_alone);
+        commands.extend(bindings.map(|binding| {
+            let RoleName {
+                kind,
+                namespace,
+                name,
+            } = &binding.object;
+            let place = if namespace.is_empty() {
+                String::new()
+            } else {
+                format!(" -n {namespace}")
+            };
+            format!("kubectl delete {} {name}{place}", kind.to_lowercase())
+        }));
+        if let Some(account) = self.account.as_ref().filter(|_| is_unused) {
             let AccountPlace { namespace, name, .. } = account;
             commands.push(format!("kubectl delete serviceaccount {name} -n {namespace}"));
         }
@@ -196,6 +292,46 @@ mod tests {
         let shared = remains(&[user]);
         assert_eq!(shared.commands("greeter"), [""; 0]);
         assert_eq!(shared.neighbours, ["other"]);
+    }
+
+    #[test]
+    fn a_binding_of_the_account_alone_has_a_command_that_removes_it() {
+        let subject = |name: &str| Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: name.to_owned(),
+            namespace: Some("greeter".to_owned()),
+            ..Subject::default()
+        };
+        let role = RoleRef {
+            kind: "ClusterRole".to_owned(),
+            name: "admin".to_owned(),
+            ..RoleRef::default()
+        };
+        let mut remains = remains(&[]);
+        for (name, subjects) in [
+            ("alone", vec![subject("installer")]),
+            ("shared", vec![subject("installer"), subject("other")]),
+            ("foreign", vec![subject("other")]),
+        ] {
+            let metadata = ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some("n".to_owned()),
+                ..ObjectMeta::default()
+            };
+            remains.add_binding("RoleBinding", &metadata, &role, Some(&subjects));
+        }
+        let names: Vec<&str> = remains
+            .bindings
+            .iter()
+            .map(|one| one.object.name.as_str())
+            .collect();
+        assert_eq!(names, ["alone", "shared"]);
+        assert_eq!(remains.bindings[0].role, "ClusterRole admin");
+        assert_eq!(
+            remains.commands("greeter")[0],
+            "kubectl delete rolebinding alone -n n"
+        );
+        assert!(!remains.commands("greeter").concat().contains("shared"));
     }
 
     #[test]

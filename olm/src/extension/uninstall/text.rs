@@ -6,7 +6,7 @@ use olm_api::names::label;
 use olm_plan::change::ObjectName;
 use olm_plan::uninstall::{CustomResources, UninstallPlan};
 
-use super::stays::Remains;
+use super::stays::{Remains, RoleName};
 
 /// What is removed, what is kept and what stays, with the commands that remove it; `policy` is the value of the
 /// annotation that decides.
@@ -30,7 +30,12 @@ pub(super) fn text(plan: &UninstallPlan, remains: &Remains, policy: &str) -> Str
         }
     }
     if !plan.left.is_empty() {
-        let _ = writeln!(text, "To remove them later: {}", later(plan));
+        let goes = if plan.custom_resources.is_empty() {
+            ""
+        } else {
+            ", with all custom resources"
+        };
+        let _ = writeln!(text, "To remove them later{goes}: {}", later(plan));
     }
     if !plan.custom_resources.is_empty() {
         text.push_str("\nCustom resources:\n");
@@ -128,6 +133,20 @@ fn stays(text: &mut String, name: &str, remains: &Remains) {
     for role in &remains.roles {
         let _ = writeln!(text, "  {}", named(&role.kind, &role.namespace, &role.name));
     }
+    for one in &remains.bindings {
+        let RoleName {
+            kind,
+            namespace,
+            name,
+        } = &one.object;
+        let also = if one.is_alone { "" } else { " and others" };
+        let _ = writeln!(
+            text,
+            "  {}, which gives it{also} the {}",
+            named(kind, namespace, name),
+            one.role
+        );
+    }
     if !remains.namespace.is_empty() {
         let label = named("Namespace", "", &remains.namespace);
         let _ = writeln!(text, "  {}", with(label, &remains.neighbours));
@@ -149,7 +168,7 @@ mod tests {
     use olm_rollout::object::ObjectId;
 
     use super::*;
-    use crate::extension::uninstall::stays::{AccountPlace, RoleName};
+    use crate::extension::uninstall::stays::{AccountPlace, Binding};
 
     fn id(group: &str, kind: &str, name: &str) -> ObjectName {
         ObjectName(ObjectId {
@@ -190,6 +209,15 @@ mod tests {
                 namespace: String::new(),
                 name: "greeter-needs-1".to_owned(),
             }],
+            bindings: vec![Binding {
+                object: RoleName {
+                    kind: "RoleBinding".to_owned(),
+                    namespace: "greeter".to_owned(),
+                    name: "view".to_owned(),
+                },
+                role: "ClusterRole view".to_owned(),
+                is_alone: true,
+            }],
             neighbours: vec!["other".to_owned()],
             unread: Vec::new(),
         };
@@ -198,14 +226,15 @@ mod tests {
             "uninstalling greeter removes 1 object and keeps 2 objects, because uninstall is keep-crds\n\
              \nRemoved:\n- Deployment greeter\n\
              \nKept:\n  CustomResourceDefinition a.x\n  CustomResourceDefinition b.x\n\
-             To remove them later: kubectl delete customresourcedefinition.apiextensions.k8s.io -A -l \
+             To remove them later, with all custom resources: kubectl delete customresourcedefinition.apiextensions.k8s.io -A -l \
              olm.operatorframework.io/owner-name=greeter\n\
              \nCustom resources:\n  a.x: none\n  b.x: 2 kept\n\
              \nStays, because OLM needs the account until greeter is gone:\n  \
-             ServiceAccount greeter/installer\n  ClusterRole greeter-needs-1\n  Namespace greeter, which other uses too\n\
+             ServiceAccount greeter/installer\n  ClusterRole greeter-needs-1\n  RoleBinding greeter/view, which gives it the ClusterRole view\n  \
+             Namespace greeter, which other uses too\n\
              To remove it afterwards:\n  kubectl delete \
              clusterroles,clusterrolebindings,roles,rolebindings -A -l olm.operatorframework.io/rights-of=greeter\n  \
-             kubectl delete serviceaccount installer -n greeter\n"
+             kubectl delete rolebinding view -n greeter\n  kubectl delete serviceaccount installer -n greeter\n"
         );
     }
 }
