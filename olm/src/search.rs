@@ -48,13 +48,12 @@ impl Sources {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  olm search database\n  olm search --catalog registry.example/catalogs/mine:latest database"
+    after_help = "Examples:\n  olm search\n  olm search database\n  olm search --catalog registry.example/catalogs/mine:latest database"
 )]
 pub(crate) struct SearchArguments {
     /// Words to look for in names, summaries, providers, keywords, categories and provided APIs; a package has to have
     /// them all. The most relevant package comes first; of equally relevant ones, that of the catalog with the higher
-    /// `spec.priority`
-    #[arg(required = true)]
+    /// `spec.priority` [default: all packages]
     words: Vec<String>,
     #[command(flatten)]
     sources: Sources,
@@ -235,7 +234,10 @@ pub(crate) fn search(arguments: &SearchArguments) -> CommandResult {
             found => rows(found),
         })?;
     if found.is_empty() {
-        note("no package has all of these words");
+        note(match arguments.words.as_slice() {
+            [] => "the catalogs have no package",
+            _ => "no package has all of these words",
+        });
         let mut words = arguments.words.iter();
         if let Some(meant) = words.find_map(|word| nearest(word, names(&catalogs))) {
             note(&format!("hint: did you mean {meant:?}?"));

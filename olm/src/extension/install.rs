@@ -183,11 +183,15 @@ fn is_free(arguments: &Arguments, cluster: &Cluster, name: &str) -> anyhow::Resu
     let known = cluster
         .runtime
         .block_on(resolve::cluster::Cluster::reach(&arguments.cluster))?;
-    if known.named(name).is_some() {
+    if let Some(taken) = known.named(name) {
         let error = anyhow!("ClusterExtension {name:?} exists already");
-        return Err(error.context(Hint(format!(
-            "`olm explain {name}` shows its state, `olm upgrade {name}` changes its version; --name gives a new one another name"
-        ))));
+        let filter = resolve::cluster::filter(taken);
+        let is_same = filter.is_some_and(|filter| filter.package_name == arguments.package);
+        return Err(error.context(Hint(if is_same {
+            format!("`olm explain {name}` shows its state, `olm upgrade {name}` changes its version")
+        } else {
+            format!("`olm explain {name}` shows its state; --name gives the new one another name")
+        })));
     }
     if let Some(other) = known.extension(&arguments.package) {
         let other = other.name();

@@ -28,6 +28,11 @@ fn found(world: &World) -> Result<()> {
     olm(world, &format!("show lamp {ca}"))?
         .ended(0)?
         .prints(&["package     lamp\ncatalog     lamps\n"])?;
+    olm(world, &format!("search {ca}"))?.ended(0)?.prints(&[
+        "\nfans     fan ",
+        "\nlamps    lamp ",
+        "\nvases    vase ",
+    ])?;
     olm(world, &format!("search lanp {ca}"))?
         .ended(1)?
         .says(&["hint: did you mean \"lamp\"?"])?;
@@ -279,6 +284,9 @@ async fn removed(world: &World) -> Result<()> {
         "  Upgraded ",
         "  Uninstalled ",
     ])?;
+    olm(world, "events")?
+        .ended(0)?
+        .prints(&["ClusterCatalog/lamps", "ClusterExtension/lamp"])?;
     olm(world, "events nothing")?
         .ended(1)?
         .says(&["there are no events about a ClusterExtension \"nothing\""])?;

@@ -166,6 +166,13 @@ async fn an_account_without_rights(world: &World) -> Result<()> {
         .says(&["package \"fan\" is installed already, by ClusterExtension \"breeze\""])?;
     olm(world, &format!("install lamp --name breeze --yes {ca}"))?
         .ended(1)?
-        .says(&["ClusterExtension \"breeze\" exists already", "olm upgrade breeze"])?;
+        .says(&[
+            "ClusterExtension \"breeze\" exists already",
+            "--name gives the new one another name",
+        ])?;
+    // Another name does not help where the package is the same.
+    let taken = olm(world, &format!("install fan --name breeze --yes {ca}"))?.ended(1)?;
+    let taken = taken.says(&["exists already", "olm upgrade breeze"])?;
+    ensure!(!taken.said.contains("--name"), "{taken}");
     Ok(())
 }
