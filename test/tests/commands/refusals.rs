@@ -37,9 +37,10 @@ fn an_impossible_installation_is_refused_before_anything_is_created() -> Result<
         declined(world)?;
         ensure!(world.kubectl(&["get", "namespace", FAN]).is_err());
         ensure!(extensions(world).get_opt(FAN).await?.is_none());
-        olm(world, "get --context nowhere")?
-            .ended(1)?
-            .says(&["cannot use the context `nowhere` of the kubeconfig"])?;
+        olm(world, "get --context nowhere")?.ended(1)?.says(&[
+            "cannot use the context `nowhere` of the kubeconfig",
+            "hint: its contexts are ",
+        ])?;
         an_account_without_rights(world).await
     })
 }
