@@ -90,6 +90,8 @@ pub mod annotation {
     /// The kind of an image in a mirror, `catalog` or `image`. On the images in the index of a mirror that is a
     /// directory.
     pub const MIRROR: &str = "olm.operatorframework.io/mirror";
+    /// Name of a ClusterCatalog for a catalog. On the catalog in the index of a mirror that is a directory.
+    pub const MIRROR_NAME: &str = "olm.operatorframework.io/mirror-name";
     /// Package of the bundle. On revisions and managed objects.
     pub const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
     /// Name of the bundle. On revisions.

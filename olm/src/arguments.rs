@@ -18,6 +18,7 @@ use crate::extension::{approve, history, install, migrate, plan, rollback, suppo
 use crate::output::{CommandResult, Status, print};
 use crate::registry::{image, trust_root, verify};
 use crate::resolve::{fleet, inventory, updates};
+use crate::search::show;
 use crate::{bundle, catalog, crd, rbac, resolve, search, ui};
 
 /// Install and manage operators; work with their catalogs and bundles.
@@ -132,7 +133,7 @@ pub(crate) enum Command {
     /// Find packages in catalogs by name, keyword, category or provided API
     Search(search::SearchArguments),
     /// Show a package of one or more catalogs
-    Show(search::ShowArguments),
+    Show(show::ShowArguments),
     /// Collect what support needs in one archive, without credentials
     SupportBundle(support::Arguments),
     /// Remove a ClusterExtension, after listing removed objects, kept objects and blockers
@@ -184,7 +185,7 @@ impl Command {
             Self::Rollback(arguments) => rollback::run(&arguments),
             Self::Runbook(arguments) => runbook::run(&arguments),
             Self::Search(arguments) => search::search(&arguments),
-            Self::Show(arguments) => search::show(&arguments),
+            Self::Show(arguments) => show::show(&arguments),
             Self::SupportBundle(arguments) => support::run(&arguments),
             Self::Uninstall(arguments) => uninstall::run(&arguments),
             Self::TrustRoot(command) => command.run(),

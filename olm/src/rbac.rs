@@ -25,8 +25,9 @@ use crate::registry::RegistryArguments;
     after_help = "On a cluster, NAME is a ClusterExtension, or clusterobjectset/NAME; the output holds what its \
                         service account lacks for the installed bundle, or for the one to install; while it is being \
                         deleted, what the account lacks to remove the objects. With \
-                        --service-account no cluster is asked: NAME is a package of --catalog, or left out with \
-                        --bundle.\n\nTo apply it: olm rbac NAME | kubectl apply -f -\nTo read the \
+                        --service-account, NAME is a package that need not be installed, of the catalogs of the \
+                        cluster or of --catalog; with --bundle it is left out, and no cluster is \
+                        asked.\n\nTo apply it: olm rbac NAME | kubectl apply -f -\nTo read the \
                         rules: olm rbac NAME -o table"
 )]
 pub(crate) struct Arguments {
@@ -42,8 +43,9 @@ pub(crate) struct Arguments {
     /// Bundle to use instead of the one that the catalogs offer: a directory or an image
     #[arg(long, value_name = "SOURCE")]
     bundle: Option<String>,
-    /// Catalog to choose the bundle from instead of those of the cluster, as SOURCE or NAME=SOURCE; may be repeated
-    #[arg(long = "catalog", value_name = "[NAME=]SOURCE", conflicts_with = "bundle")]
+    /// Catalog to choose the bundle from instead of those of the cluster: the name of a ClusterCatalog, or a source as
+    /// SOURCE or NAME=SOURCE; may be repeated
+    #[arg(long = "catalog", value_name = "CATALOG", conflicts_with = "bundle")]
     catalogs: Vec<String>,
     /// Version or range of versions of the package
     #[arg(long, value_name = "RANGE", requires = "account", allow_hyphen_values = true)]
@@ -51,7 +53,7 @@ pub(crate) struct Arguments {
     /// Channel of the package; may be repeated
     #[arg(long = "channel", value_name = "CHANNEL", requires = "account")]
     channels: Vec<String>,
-    /// Service account that installs, without a cluster
+    /// Service account that will install the package, which need not exist yet
     #[arg(
         id = "account",
         long = "service-account",
@@ -59,13 +61,13 @@ pub(crate) struct Arguments {
         requires = "namespace"
     )]
     service_account: Option<String>,
-    /// Namespace to install into, without a cluster
+    /// Namespace to install into
     #[arg(short, long, value_name = "NAME", requires = "account")]
     namespace: Option<String>,
-    /// File with the configuration, as in `spec.config.inline`, without a cluster
+    /// File with the configuration, as in `spec.config.inline`
     #[arg(long, value_name = "FILE", requires = "account")]
     config: Option<PathBuf>,
-    /// Name of the ClusterExtension, in the names of the roles, without a cluster [default: the package]
+    /// Name of the ClusterExtension, in the names of the roles [default: the package]
     #[arg(long, value_name = "NAME", requires = "account")]
     extension: Option<String>,
     /// Namespace of the managers
@@ -170,8 +172,6 @@ pub(crate) fn parsed(manifests: &str) -> anyhow::Result<Vec<Value>> {
 fn name(arguments: &Arguments) -> anyhow::Result<&str> {
     match &arguments.name {
         Some(name) => Ok(name),
-        None => bail!(
-            "name the ClusterExtension, or set --service-account and --namespace to do without a cluster"
-        ),
+        None => bail!("name the ClusterExtension, or a package with --service-account and --namespace"),
     }
 }

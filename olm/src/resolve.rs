@@ -3,11 +3,10 @@
 pub(crate) mod cluster;
 pub(crate) mod fleet;
 pub(crate) mod inventory;
+mod source;
 pub(crate) mod updates;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -15,30 +14,30 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use olm_api::ClusterExtension;
 use olm_api::text::escape;
-use olm_fbc::{Blob, SCHEMA_PACKAGE};
 use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::{
-    Availability, BlockedBundle, Candidate, Catalog, DeclaredRequirement, Edge, Installed, Package,
-    PackageAnswer, PackageBuilder, ReleaseField, Request, Resolution, Selector, UpgradeConstraintPolicy,
-    deprecation,
+    BlockedBundle, Candidate, Catalog, DeclaredRequirement, Edge, Installed, Package, Request, Resolution,
+    Selector, UpgradeConstraintPolicy, deprecation,
 };
 use serde_json::{Value, json};
 
 use self::cluster::Cluster;
+pub(crate) use self::source::Source;
 use crate::extension::access::ClusterArguments;
-use crate::input::CatalogFiles;
+use crate::extension::cluster::Cluster as ServingCluster;
+use crate::extension::cluster::catalogs::{no_catalog, sources_of};
 use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
-use crate::source::{faults_shown, named_source, open_catalog, unreadable, warn_of_missing_image};
+use crate::source::warn_of_missing_image;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Package to install
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     package: String,
-    /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE;
-    /// may be repeated
-    #[arg(long = "catalog", required = true, value_name = "[NAME=]SOURCE")]
+    /// Catalog to choose from: the name of a ClusterCatalog, or a source as SOURCE or NAME=SOURCE; may be repeated
+    /// [default: with --cluster, the catalogs from which the extension may choose]
+    #[arg(long = "catalog", required_unless_present = "cluster", value_name = "CATALOG")]
     catalogs: Vec<String>,
     #[command(flatten)]
     registry: RegistryArguments,
@@ -61,12 +60,6 @@ pub(crate) struct Arguments {
     /// the ClusterExtension of the package
     #[arg(long)]
     cluster: bool,
-    /// Path to the kubeconfig file [default: $KUBECONFIG, then that of kubectl]
-    #[arg(long, value_name = "FILE", requires = "cluster")]
-    kubeconfig: Option<String>,
-    /// Context of the kubeconfig [default: the current one]
-    #[arg(long, value_name = "NAME", requires = "cluster")]
-    context: Option<String>,
     /// ClusterCatalogs of extensions that select none, comma-separated: what operator-controller has as
     /// --default-catalogs
     #[arg(long, value_name = "CATALOGS", value_delimiter = ',', requires = "cluster")]
@@ -74,15 +67,8 @@ pub(crate) struct Arguments {
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ObjectFormat,
-}
-
-impl Arguments {
-    fn access(&self) -> ClusterArguments {
-        ClusterArguments {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-        }
-    }
+    #[command(flatten)]
+    access: ClusterArguments,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -103,49 +89,16 @@ fn priority(text: &str) -> Result<(String, i32), String> {
     Ok((name.to_owned(), number))
 }
 
-/// The part of a catalog about the package.
-pub(crate) struct Source {
-    pub(crate) name: String,
-    pub(crate) priority: i32,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) package: Option<Package>,
-    /// The names of all packages.
-    pub(crate) names: BTreeSet<String>,
-}
-
-impl Source {
-    /// A catalog without packages.
-    pub(crate) fn empty(name: String, priority: i32) -> Self {
-        Self {
-            labels: BTreeMap::from([(olm_api::names::label::METADATA_NAME.to_owned(), name.clone())]),
-            name,
-            priority,
-            package: None,
-            names: BTreeSet::new(),
-        }
-    }
-
-    /// The catalog in the form for resolution.
-    pub(crate) fn view(&self) -> Catalog<'_> {
-        Catalog {
-            name: &self.name,
-            priority: self.priority,
-            labels: &self.labels,
-            availability: Availability::Available,
-            answer: self
-                .package
-                .as_ref()
-                .map_or(PackageAnswer::Absent, PackageAnswer::Package),
-        }
-    }
-}
-
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
-    let sources = sources(arguments)?;
-    let catalogs: Vec<Catalog<'_>> = sources.iter().map(Source::view).collect();
-    let context = arguments
+    let reached = arguments
         .cluster
-        .then(|| on_cluster(arguments, &sources))
+        .then(|| Reached::new(&arguments.access))
+        .transpose()?;
+    let sources = sources(arguments, reached.as_ref())?;
+    let catalogs: Vec<Catalog<'_>> = sources.iter().map(Source::view).collect();
+    let context = reached
+        .as_ref()
+        .map(|reached| on_cluster(arguments, reached, &sources))
         .transpose()?;
     let asked = Requested::of(arguments, context.as_ref(), &sources)?;
     let request = asked.request(&arguments.package);
@@ -196,6 +149,29 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     }
 }
 
+/// A cluster, and the runtime of its requests.
+struct Reached {
+    runtime: tokio::runtime::Runtime,
+    cluster: Cluster,
+}
+
+impl Reached {
+    fn new(access: &ClusterArguments) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let cluster = runtime.block_on(Cluster::reach(access))?;
+        Ok(Self { runtime, cluster })
+    }
+
+    /// The extension of the package, and the catalogs from which it may choose.
+    fn extension(&self, arguments: &Arguments) -> (Option<&ClusterExtension>, Option<Selector>) {
+        let extension = self.cluster.extension(&arguments.package);
+        let selector = self.cluster.selector(extension, &arguments.default_catalogs);
+        (extension, selector)
+    }
+}
+
 /// The state of the cluster, and the extension that requests the package.
 struct OnCluster {
     extension: Option<ClusterExtension>,
@@ -203,20 +179,14 @@ struct OnCluster {
     inventory: Inventory,
 }
 
-fn on_cluster(arguments: &Arguments, sources: &[Source]) -> anyhow::Result<OnCluster> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let cluster = Cluster::reach(&arguments.access()).await?;
-        let extension = cluster.extension(&arguments.package);
-        let packages = sources.iter().filter_map(|source| source.package.as_ref());
-        let inventory = cluster.inventory(extension, packages).await?;
-        Ok(OnCluster {
-            selector: cluster.selector(extension, &arguments.default_catalogs),
-            extension: extension.cloned(),
-            inventory,
-        })
+fn on_cluster(arguments: &Arguments, reached: &Reached, sources: &[Source]) -> anyhow::Result<OnCluster> {
+    let (extension, selector) = reached.extension(arguments);
+    let packages = sources.iter().filter_map(|source| source.package.as_ref());
+    let inventory = reached.cluster.inventory(extension, packages);
+    Ok(OnCluster {
+        inventory: reached.runtime.block_on(inventory)?,
+        extension: extension.cloned(),
+        selector,
     })
 }
 
@@ -295,26 +265,25 @@ impl<'s> Requested<'s> {
     }
 }
 
-fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
-    let mut sources: Vec<Source> = Vec::new();
-    for argument in &arguments.catalogs {
-        let (name, source) = named_source(argument)?;
-        if sources.iter().any(|source| source.name == name) {
-            bail!("two catalogs are named {name:?}; use NAME=SOURCE to give each its own name");
+/// The catalogs of the command line, otherwise those of the cluster from which the extension may choose.
+fn sources(arguments: &Arguments, reached: Option<&Reached>) -> anyhow::Result<Vec<Source>> {
+    let (registry, package) = (&arguments.registry, arguments.package.as_str());
+    let mut sources = match reached.filter(|_| arguments.catalogs.is_empty()) {
+        Some(reached) => {
+            let (_, selector) = reached.extension(arguments);
+            let serving = ServingCluster::reach(&arguments.access)?;
+            serving.catalogs(registry, package, selector.as_ref())?
         }
-        let files = open_catalog(&source, &arguments.registry)?;
-        let (package, names) = package(&files, &source, &arguments.package)
-            .with_context(|| format!("cannot read the catalog {source:?}"))?;
-        let priority = arguments
-            .priorities
-            .iter()
-            .find(|(other, _)| *other == name)
-            .map_or(0, |(_, number)| *number);
-        sources.push(Source {
-            package,
-            names,
-            ..Source::empty(name, priority)
-        });
+        None => sources_of(&arguments.catalogs, registry, &arguments.access, package)?,
+    };
+    if sources.is_empty() {
+        return Err(no_catalog());
+    }
+    for source in &mut sources {
+        let mut set = arguments.priorities.iter();
+        if let Some((_, number)) = set.find(|(name, _)| *name == source.name) {
+            source.priority = *number;
+        }
     }
     if let Some((name, _)) = arguments
         .priorities
@@ -324,51 +293,6 @@ fn sources(arguments: &Arguments) -> anyhow::Result<Vec<Source>> {
         bail!("cannot set the priority of catalog {name:?}: no such catalog");
     }
     Ok(sources)
-}
-
-/// The content of the catalog about the package, as operator-controller would request it, and the names of all
-/// packages.
-pub(crate) fn package(
-    files: &CatalogFiles,
-    source: &str,
-    package: &str,
-) -> anyhow::Result<(Option<Package>, BTreeSet<String>)> {
-    let (mut packages, names) = packages(files, source, |name| name == package)?;
-    Ok((packages.remove(package), names))
-}
-
-/// The same of all packages that are wanted.
-fn packages(
-    files: &CatalogFiles,
-    source: &str,
-    is_wanted: impl Fn(&str) -> bool,
-) -> anyhow::Result<(HashMap<String, Package>, BTreeSet<String>)> {
-    let (mut builders, mut names) = (HashMap::<String, PackageBuilder>::new(), BTreeSet::new());
-    files.read(source, |file, meta| {
-        let meta = match meta {
-            Ok(meta) => meta,
-            Err(error) => return ControlFlow::Break(unreadable(source, file, &error)),
-        };
-        if is_wanted(&meta.package) && !meta.schema.is_empty() {
-            let blob = Blob::from_json(&meta.schema, meta.json());
-            let added = blob.map_err(anyhow::Error::new).and_then(|blob| {
-                let builder = builders.entry(meta.package.clone());
-                let builder = builder.or_insert_with(|| PackageBuilder::new(ReleaseField::Counts));
-                Ok(builder.add(blob)?)
-            });
-            if let Err(error) = added {
-                let error = error.context(format!("{file}:{}", meta.position));
-                return ControlFlow::Break(error.context(faults_shown(source)));
-            }
-        }
-        if meta.schema == SCHEMA_PACKAGE {
-            names.insert(meta.name);
-        }
-        ControlFlow::Continue(())
-    })?;
-    let finished = builders.into_iter();
-    let packages = finished.filter_map(|(name, builder)| Some((name, builder.finish()?)));
-    Ok((packages.collect(), names))
 }
 
 /// The name and the version of the installed bundle.

@@ -1,13 +1,12 @@
-//! `olm search` and `olm show`.
+//! `olm search`, and what it has in common with `olm show`.
+
+pub(crate) mod show;
+mod versions;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
 
-use anyhow::anyhow;
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use olm_api::object::{self, list};
-use olm_api::text::escape;
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
@@ -16,18 +15,17 @@ use olm_version::VersionRelease;
 use serde_json::{Value, json};
 
 use crate::extension::access::ClusterArguments;
-use crate::extension::cluster::{Cluster, WholeCatalog};
-use crate::hint::Hint;
+use crate::extension::cluster::Cluster;
+use crate::extension::cluster::catalogs::{WholeCatalog, no_catalog, whole_catalogs_of};
 use crate::output::table::table;
 use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
-use crate::source::{MalformedBlobs, load_catalog, named_source, no_package};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sources {
-    /// Catalog to look into: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE; may
-    /// be repeated [default: the catalogs of the cluster, through its API server]
-    #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
+    /// Catalog to look into: the name of a ClusterCatalog, or a source as SOURCE or NAME=SOURCE; may be repeated
+    /// [default: the catalogs of the cluster, through its API server]
+    #[arg(long = "catalog", value_name = "CATALOG")]
     catalogs: Vec<String>,
     #[command(flatten)]
     cluster: ClusterArguments,
@@ -37,52 +35,26 @@ pub(crate) struct Sources {
 
 impl Sources {
     fn load(&self) -> anyhow::Result<Vec<WholeCatalog>> {
-        if self.catalogs.is_empty() {
-            let found = Cluster::reach(&self.cluster)?.whole_catalogs(&self.registry)?;
-            if found.is_empty() {
-                let error = anyhow!("the cluster serves no catalog");
-                return Err(error.context(Hint("add a ClusterCatalog, or set --catalog".to_owned())));
-            }
-            return Ok(found);
+        if !self.catalogs.is_empty() {
+            return whole_catalogs_of(&self.catalogs, &self.registry, &self.cluster);
         }
-        self.catalogs
-            .iter()
-            .map(|argument| {
-                let (name, source) = named_source(argument)?;
-                let catalog = load_catalog(&source, &self.registry, MalformedBlobs::LeftOut)?;
-                Ok(WholeCatalog {
-                    name,
-                    priority: 0,
-                    catalog,
-                })
-            })
-            .collect()
+        let found = Cluster::reach(&self.cluster)?.whole_catalogs(&self.registry)?;
+        if found.is_empty() {
+            return Err(no_catalog());
+        }
+        Ok(found)
     }
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  olm search database\n  olm search --catalog registry.example/catalogs/mine:latest database"
+    after_help = "Examples:\n  olm search\n  olm search database\n  olm search --catalog registry.example/catalogs/mine:latest database"
 )]
 pub(crate) struct SearchArguments {
     /// Words to look for in names, summaries, providers, keywords, categories and provided APIs; a package has to have
     /// them all. The most relevant package comes first; of equally relevant ones, that of the catalog with the higher
-    /// `spec.priority`
-    #[arg(required = true)]
+    /// `spec.priority` [default: all packages]
     words: Vec<String>,
-    #[command(flatten)]
-    sources: Sources,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ObjectFormat,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  olm show greeter\n  olm show greeter --catalog ./catalog")]
-pub(crate) struct ShowArguments {
-    /// Package to show
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    package: String,
     #[command(flatten)]
     sources: Sources,
     /// Output format
@@ -108,20 +80,18 @@ pub(crate) struct PackageMetadata {
 /// The packages of a catalog, by name.
 pub(crate) fn packages(catalog: &Catalog) -> Vec<PackageMetadata> {
     let newest = newest_versions(catalog);
-    let mut packages: Vec<PackageMetadata> = catalog
-        .packages
-        .iter()
-        .map(|package| {
-            let version = newest.get(package.name.as_str());
-            about(
-                catalog,
-                package,
-                version.map(ToString::to_string).unwrap_or_default(),
-            )
-        })
+    let packages = catalog.packages.iter();
+    let mut packages: Vec<PackageMetadata> = packages
+        .map(|package| about(catalog, package, newest.get(package.name.as_str())))
         .collect();
     packages.sort_by(|left, right| left.name.cmp(&right.name));
     packages
+}
+
+/// The package of that name, if the catalog has it.
+fn package(catalog: &Catalog, name: &str) -> Option<PackageMetadata> {
+    let found = catalog.packages.iter().find(|package| package.name == name)?;
+    Some(about(catalog, found, newest_versions(catalog).get(name)))
 }
 
 /// The newest version of each package, of all its channels.
@@ -139,7 +109,7 @@ fn newest_versions(catalog: &Catalog) -> HashMap<&str, VersionRelease> {
     newest
 }
 
-fn about(catalog: &Catalog, package: &olm_fbc::Package, version: String) -> PackageMetadata {
+fn about(catalog: &Catalog, package: &olm_fbc::Package, version: Option<&VersionRelease>) -> PackageMetadata {
     let of_package = |name: &str| {
         catalog
             .bundles
@@ -169,13 +139,6 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package, version: String) -> Pack
         let values = list(&csv, pointer).iter().filter_map(Value::as_str);
         values.map(str::to_owned).collect()
     };
-    let apis: BTreeSet<String> = head
-        .into_iter()
-        .flat_map(|bundle| &bundle.properties)
-        .filter(|property| property.kind == TYPE_GVK)
-        .filter_map(|property| property.gvk().ok())
-        .map(|gvk| format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind))
-        .collect();
     let deprecated = catalog
         .deprecations
         .iter()
@@ -193,17 +156,28 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package, version: String) -> Pack
         description: package.description.clone(),
         display_name: text("/displayName"),
         provider: text("/provider/name"),
-        version,
+        version: version.map(ToString::to_string).unwrap_or_default(),
         keywords: texts("/keywords"),
         categories: text("/annotations/categories")
             .split(',')
             .map(|category| category.trim().to_owned())
             .filter(|category| !category.is_empty())
             .collect(),
-        apis: apis.into_iter().collect(),
+        apis: head.map(apis).unwrap_or_default(),
         channels,
         deprecated,
     }
+}
+
+/// The APIs that a bundle provides, `GROUP/VERSION/KIND`.
+fn apis(bundle: &Bundle) -> Vec<String> {
+    let properties = bundle.properties.iter();
+    let kinds = properties.filter(|property| property.kind == TYPE_GVK);
+    let apis: BTreeSet<String> = kinds
+        .filter_map(|property| property.gvk().ok())
+        .map(|gvk| format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind))
+        .collect();
+    apis.into_iter().collect()
 }
 
 /// The metadata in the bundle's `ClusterServiceVersion`, in the form of the property.
@@ -260,7 +234,10 @@ pub(crate) fn search(arguments: &SearchArguments) -> CommandResult {
             found => rows(found),
         })?;
     if found.is_empty() {
-        note("no package has all of these words");
+        note(match arguments.words.as_slice() {
+            [] => "the catalogs have no package",
+            _ => "no package has all of these words",
+        });
         let mut words = arguments.words.iter();
         if let Some(meant) = words.find_map(|word| nearest(word, names(&catalogs))) {
             note(&format!("hint: did you mean {meant:?}?"));
@@ -297,34 +274,6 @@ fn place<'a>((rank, catalog, package): &'a (u32, &WholeCatalog, PackageMetadata)
     SearchPlace::new(*rank, &package.name, &catalog.name, catalog.priority)
 }
 
-pub(crate) fn show(arguments: &ShowArguments) -> CommandResult {
-    let mut found = Vec::new();
-    let catalogs = arguments.sources.load()?;
-    for catalog in &catalogs {
-        let package = packages(&catalog.catalog)
-            .into_iter()
-            .find(|package| package.name == arguments.package);
-        found.extend(package.map(|package| (catalog.name.clone(), package)));
-    }
-    if found.is_empty() {
-        let searched: Vec<&str> = catalogs.iter().map(|catalog| catalog.name.as_str()).collect();
-        return Err(no_package(
-            &arguments.package,
-            &searched.join(", "),
-            names(&catalogs),
-        ));
-    }
-    let packages = found.iter().map(|(_, package)| package.name.clone());
-    arguments.output.print(&values(&found), packages, || {
-        let texts: Vec<String> = found
-            .iter()
-            .map(|(catalog, package)| text(catalog, package))
-            .collect();
-        texts.join("\n")
-    })?;
-    Ok(Status::Success)
-}
-
 /// The packages with the names of their catalogs, for programs.
 fn values(found: &[(String, PackageMetadata)]) -> Vec<Value> {
     let found = found.iter();
@@ -355,36 +304,4 @@ fn rows(found: &[(String, PackageMetadata)]) -> String {
 fn names(catalogs: &[WholeCatalog]) -> impl Iterator<Item = &str> + Clone {
     let packages = catalogs.iter().flat_map(|catalog| &catalog.catalog.packages);
     packages.map(|package| package.name.as_str())
-}
-
-fn text(catalog: &str, package: &PackageMetadata) -> String {
-    let mut text = String::new();
-    let channels: Vec<String> = package
-        .channels
-        .iter()
-        .map(|(name, head)| format!("{name} ({head})"))
-        .collect();
-    for (what, value) in [
-        ("package", package.name.clone()),
-        ("catalog", catalog.to_owned()),
-        ("name", package.display_name.clone()),
-        ("provider", package.provider.clone()),
-        ("version", package.version.clone()),
-        ("default", package.default_channel.clone()),
-        ("channels", channels.join(", ")),
-        ("keywords", package.keywords.join(", ")),
-        ("categories", package.categories.join(", ")),
-        ("apis", package.apis.join(", ")),
-    ] {
-        if !value.is_empty() {
-            let _ = writeln!(text, "{what:<12}{}", escape(&value));
-        }
-    }
-    for message in &package.deprecated {
-        let _ = writeln!(text, "deprecated  {}", escape(message.trim_end()));
-    }
-    if !package.description.is_empty() {
-        let _ = writeln!(text, "\n{}", package.description.trim_end());
-    }
-    text
 }

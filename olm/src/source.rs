@@ -1,10 +1,12 @@
 //! The sources of catalogs and bundles: files and directories, images in registries and on disk, a running catalogd.
 
+mod named;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use olm_author::catalog_entry::{Entry, entry};
@@ -19,6 +21,7 @@ use olm_image::{
 };
 use tempfile::TempDir;
 
+pub(crate) use self::named::{NamedCatalog, is_object_name, named_source};
 use crate::hint::Hint;
 use crate::input::{self, CatalogFiles, Unreadable, bundle_files};
 use crate::output::note;
@@ -525,49 +528,6 @@ fn pull(registry: &RegistryArguments, reference: &Reference, written: &str) -> a
             }
         }
     })
-}
-
-/// The name and the path in an argument.
-fn name_and_path(argument: &str) -> anyhow::Result<(String, PathBuf)> {
-    if let Some((name, path)) = argument.split_once('=').filter(|(name, _)| !name.contains('/')) {
-        return Ok((name.to_owned(), path.into()));
-    }
-    let path = PathBuf::from(argument);
-    // `.` and `..` have names as well, though not in the argument.
-    let absolute = path
-        .canonicalize()
-        .with_context(|| format!("cannot read {argument}"))?;
-    // A file's name ends with its type; that of a directory may end with a version.
-    let name = if absolute.is_dir() {
-        absolute.file_name()
-    } else {
-        absolute.file_stem()
-    };
-    match name.and_then(|name| name.to_str()) {
-        Some(name) => Ok((name.to_lowercase().replace('_', "-"), path)),
-        None => bail!("cannot derive a name from {argument}; use NAME={argument}"),
-    }
-}
-
-/// The name and the source in an argument; an image or address lends its last part.
-pub(crate) fn named_source(argument: &str) -> anyhow::Result<(String, String)> {
-    let given = argument
-        .split_once('=')
-        .filter(|(name, _)| !name.contains(['/', ':', '?']));
-    if let Some((name, source)) = given {
-        return Ok((name.to_owned(), source.to_owned()));
-    }
-    if Path::new(argument).exists() {
-        let (name, _) = name_and_path(argument)?;
-        return Ok((name, argument.to_owned()));
-    }
-    let base = argument.split("/api/v1").next().unwrap_or_default();
-    let last = base.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let name = last.split([':', '@']).next().unwrap_or_default();
-    if name.is_empty() {
-        bail!("cannot derive a name from {argument}; use NAME={argument}");
-    }
-    Ok((name.to_lowercase().replace('_', "-"), argument.to_owned()))
 }
 
 /// Every file below `path` by its name, for bundles of the legacy format.

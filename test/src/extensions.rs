@@ -157,12 +157,12 @@ pub async fn merge(world: &World, name: &str, patch: Value) -> Result<()> {
     Ok(())
 }
 
-/// Runs `olm rollback`; returns whether it succeeded, and its output.
+/// Runs `olm rollback` without its question; returns whether it succeeded, and its output.
 ///
 /// # Errors
 /// When it cannot be run.
 pub fn rollback(world: &World, name: &str, arguments: &[&str]) -> Result<(bool, String)> {
-    olm(world, &["rollback", name], arguments)
+    olm(world, &["rollback", name, "--yes"], arguments)
 }
 
 /// Runs `olm unpin`. Returns whether it succeeded, and its output.

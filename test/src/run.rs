@@ -59,7 +59,7 @@ pub async fn run() -> Result<()> {
         world.kubectl(&["get", "clusterextensions,clusterobjectsets,clustercatalogs"])?
     )?;
     writeln!(out, "In another terminal:\n\n  {}", Shell::of(&world)?.export())?;
-    writeln!(out, "  kubectl get clusterextension greeter -o yaml")?;
+    writeln!(out, "  olm get\n  olm explain greeter\n  olm ui")?;
     writeln!(
         out,
         "  curl -k '{0}/catalogs/samples/api/v1/metas?schema=olm.channel'\n\ncatalogs to browse   {0}/",
@@ -68,10 +68,9 @@ pub async fn run() -> Result<()> {
     writeln!(
         out,
         "registry            {0}\n  \
-         olm bundle push --ca-dir {1} DIRECTORY {0}/NAME-bundle:vVERSION\n  \
-         olm catalog push --ca-dir {1} DIRECTORY {0}/NAME:TAG",
-        world.registry()?,
-        world.authorities().display()
+         olm bundle push DIRECTORY {0}/NAME-bundle:vVERSION\n  \
+         olm catalog push DIRECTORY {0}/NAME:TAG",
+        world.registry()?
     )?;
     writeln!(out, "catalogd logs       {}", world.catalogd.log.display())?;
     writeln!(
@@ -83,11 +82,15 @@ pub async fn run() -> Result<()> {
 }
 
 /// The settings for another terminal that uses a cluster.
-struct Shell {
-    kubeconfig: String,
-    path: String,
-    registry: String,
-    authorities: String,
+pub struct Shell {
+    /// The kubeconfig of an administrator.
+    pub kubeconfig: String,
+    /// The folders of `kubectl` and `olm`, separated by colons.
+    pub path: String,
+    /// The address of the registry.
+    pub registry: String,
+    /// The folder with the authority of the registry.
+    pub authorities: String,
 }
 
 impl Shell {
@@ -109,10 +112,14 @@ impl Shell {
         })
     }
 
-    fn export(&self) -> String {
+    /// The line that sets all variables that the pages use.
+    pub fn export(&self) -> String {
         format!(
-            "export KUBECONFIG={} PATH={}:$PATH REGISTRY={} CA_DIR={}",
-            self.kubeconfig, self.path, self.registry, self.authorities
+            "export KUBECONFIG={} PATH={}:$PATH REGISTRY={} CA_DIR={authorities} SSL_CERT_FILE={authorities}/ca.crt",
+            self.kubeconfig,
+            self.path,
+            self.registry,
+            authorities = self.authorities
         )
     }
 }

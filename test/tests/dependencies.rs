@@ -513,7 +513,7 @@ fn a_newer_bundle_of_another_catalog_whose_requirement_is_unmet_is_named_as_olm_
         let text = String::from_utf8_lossy(&run.stdout);
         assert!(run.status.success(), "{run:?}");
         let why = "two-places: two-places.v2.0.0 of catalog place-of-the-newer is not chosen: a requirement does not hold: ";
-        for part in ["two-places  1.0.0      -       2.0.0   Requirement\n", why] {
+        for part in ["two-places  1.0.0      -     2.0.0   Requirement\n", why] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
         Ok(())

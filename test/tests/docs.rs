@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use olm_constraint::cel::{self, Budget, Program, Variable};
 use olm_test::docs::{Page, generated, page, pages};
+use olm_test::run::Shell;
 use olm_test::world::repository;
 use serde_json::{Value, json};
 
@@ -462,5 +463,38 @@ fn a_rollout_with_open_cluster_management_waits_until_objects_are_ready() -> Res
             ensure!(found == is_progressing, "{object}");
         }
     }
+    Ok(())
+}
+
+#[test]
+fn the_line_of_make_run_sets_all_variables_that_pages_use() -> Result<()> {
+    let shell = Shell {
+        kubeconfig: "/k".to_owned(),
+        path: "/p:/q".to_owned(),
+        registry: "127.0.0.1:1".to_owned(),
+        authorities: "/ca".to_owned(),
+    };
+    let line = shell.export();
+    assert_eq!(
+        line,
+        "export KUBECONFIG=/k PATH=/p:/q:$PATH REGISTRY=127.0.0.1:1 CA_DIR=/ca SSL_CERT_FILE=/ca/ca.crt"
+    );
+    let blocks = pages()?.into_iter().flat_map(|page| page.marked("sh cluster"));
+    let mut used = 0;
+    for block in blocks {
+        for variable in block.split('$').skip(1) {
+            let variable = variable.trim_start_matches(['{', '(']);
+            let end = variable.find(|c: char| !c.is_ascii_uppercase() && c != '_');
+            let variable = &variable[..end.unwrap_or(variable.len())];
+            if !variable.is_empty() && !block.contains(&format!("{variable}=")) {
+                assert!(
+                    line.contains(&format!(" {variable}=")),
+                    "{variable} is not set: {block}"
+                );
+                used += 1;
+            }
+        }
+    }
+    assert!(used > 5, "only {used} variables were found");
     Ok(())
 }

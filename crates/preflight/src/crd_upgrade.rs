@@ -30,6 +30,7 @@ use serde_json::Value;
 
 pub use policy::{Level, Policy, PolicyError};
 use schema::{Node, flatten, is_comparable};
+pub use version::RemovedField;
 
 /// A check of a changed definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

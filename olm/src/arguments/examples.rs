@@ -136,6 +136,7 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
         &["resolve"],
         &[
             "olm resolve greeter --catalog ./catalog --version 1.x",
+            "olm resolve greeter --cluster",
             "olm resolve greeter --catalog samples=./catalog --cluster",
         ],
     ),
@@ -148,7 +149,10 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
     ),
     (
         &["rollback"],
-        &["olm rollback greeter --dry-run", "olm rollback greeter --wait"],
+        &[
+            "olm rollback greeter --dry-run",
+            "olm rollback greeter --yes --wait",
+        ],
     ),
     (
         &["updates"],

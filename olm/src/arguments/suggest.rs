@@ -1,4 +1,4 @@
-//! The suggestion for a mistyped command: one visible name.
+//! The suggestion for a mistyped command: one visible name; and that for an option of kubectl.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
@@ -11,6 +11,9 @@ pub(super) fn with_one_suggestion<'w>(
     root: &Command,
     words: impl IntoIterator<Item = &'w str>,
 ) -> Error {
+    if error.kind() == ErrorKind::UnknownArgument {
+        return without_value_tip(error);
+    }
     if error.kind() != ErrorKind::InvalidSubcommand {
         return error;
     }
@@ -26,6 +29,28 @@ pub(super) fn with_one_suggestion<'w>(
     if let Some(name) = suggestion {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(name));
     }
+    error
+}
+
+/// Replaces clap's advice to pass an unknown option as a value, which no command takes.
+fn without_value_tip(mut error: Error) -> Error {
+    if error.get(ContextKind::SuggestedArg).is_some() {
+        return error;
+    }
+    error.remove(ContextKind::Suggested);
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let tip = match option.as_str() {
+        "-A" | "--all-namespaces" | "-n" | "--namespace" => {
+            "ClusterExtensions and ClusterCatalogs have no namespace"
+        }
+        "-w" | "--watch" => "`kubectl get clusterextensions -w` prints each change",
+        "-l" | "--selector" => "`kubectl get clusterextensions -l` selects by label",
+        _ => return error,
+    };
+    let tip = ContextValue::StyledStrs(vec![tip.into()]);
+    error.insert(ContextKind::Suggested, tip);
     error
 }
 
@@ -51,6 +76,40 @@ mod tests {
         let error = command.clone().try_get_matches_from(&words).unwrap_err();
         let words = words.into_iter().skip(1);
         with_one_suggestion(error, &command, words).to_string()
+    }
+
+    #[test]
+    fn an_unknown_option_is_not_proposed_as_a_value() {
+        for (line, tip) in [
+            (
+                "olm get -A",
+                "tip: ClusterExtensions and ClusterCatalogs have no namespace\n",
+            ),
+            (
+                "olm pause greeter -n x",
+                "tip: ClusterExtensions and ClusterCatalogs have no namespace\n",
+            ),
+            (
+                "olm get -w",
+                "tip: `kubectl get clusterextensions -w` prints each change\n",
+            ),
+        ] {
+            let text = printed(line);
+            assert!(
+                text.contains(tip) && !text.contains("as a value"),
+                "{line}: {text}"
+            );
+        }
+        let text = printed("olm get -x");
+        assert!(
+            text.contains("unexpected argument '-x'") && !text.contains("tip:"),
+            "{text}"
+        );
+        let text = printed("olm upgrade greeter --vesion 1");
+        assert!(
+            text.contains("tip: a similar argument exists: '--version'"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::hint::Hint;
 use crate::output::table::table;
 use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
-use crate::source::{MalformedBlobs, load_catalog, named_source};
+use crate::source::{MalformedBlobs, is_object_name, load_catalog, named_source};
 
 const CATALOG: &str = "catalog";
 const IMAGE: &str = "image";
@@ -44,7 +44,8 @@ const NAMED: usize = 2;
 )]
 pub(crate) struct Arguments {
     /// Catalog to mirror: a file, directory, image, or address of a running catalogd; or a directory that this command
-    /// wrote. For a ClusterCatalog, give the image in its spec.source.image.ref
+    /// wrote. For a ClusterCatalog, give the image in its spec.source.image.ref, and its name as NAME: clustercatalog.yaml
+    /// then has that name
     #[arg(value_name = "[NAME=]CATALOG")]
     catalog: String,
     /// Packages to mirror, with the versions that are wanted [default: all]
@@ -106,10 +107,17 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
 }
 
 fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
-    if let Some(plan) = of_layout(arguments)? {
+    let (name, source) = named_source(&arguments.catalog)?;
+    // Without a name of its own, a directory keeps the one that it was written with.
+    let given = (source != arguments.catalog).then_some(name.as_str());
+    if let Some(given) = given.filter(|given| !is_object_name(given)) {
+        bail!(
+            "{given:?} cannot be the name of a ClusterCatalog: it has lower-case letters, digits, - and . only"
+        );
+    }
+    if let Some(plan) = of_layout(arguments, Path::new(&source), given)? {
         return Ok(plan);
     }
-    let (name, source) = named_source(&arguments.catalog)?;
     let mut catalog = load_catalog(&source, &arguments.registry, MalformedBlobs::Refused)?;
     let is_whole = arguments.packages.is_empty();
     if !is_whole {
@@ -156,18 +164,20 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-/// The images of a directory that this command wrote.
-fn of_layout(arguments: &Arguments) -> anyhow::Result<Option<Plan>> {
-    let path = Path::new(&arguments.catalog);
+/// The images of a directory that this command wrote; `given` is the name that the catalog gets on the command line.
+fn of_layout(arguments: &Arguments, path: &Path, given: Option<&str>) -> anyhow::Result<Option<Plan>> {
     if !path.join("index.json").is_file() {
         return Ok(None);
     }
     let layout = Layout::open(path)?;
     let mut items = Vec::new();
+    let mut recorded = None;
     for entry in layout.entries() {
         let (Some(name), Some(role)) = (entry.name(), entry.annotations.get(annotation::MIRROR)) else {
             continue;
         };
+        let named = entry.annotations.get(annotation::MIRROR_NAME);
+        recorded = recorded.or_else(|| named.filter(|name| is_object_name(name)).cloned());
         items.push(MirrorItem {
             reference: Reference::parse(name)
                 .with_context(|| format!("{name:?} is not an image reference"))?,
@@ -183,12 +193,15 @@ fn of_layout(arguments: &Arguments) -> anyhow::Result<Option<Plan>> {
         return Err(error.context(Hint("choose packages when the directory is written".to_owned())));
     }
     let reference = catalog.reference.clone();
-    let name = reference
-        .repository()
-        .rsplit('/')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let last = || {
+        reference
+            .repository()
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let name = given.map(str::to_owned).or(recorded).unwrap_or_else(last);
     Ok(Some(Plan {
         items,
         built: None,
@@ -308,9 +321,7 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
     };
     let at_once = usize::from(arguments.concurrency);
     let mut into = match to {
-        Destination::Directory(path) if !arguments.dry_run || path.join("oci-layout").is_file() => {
-            Some(Layout::create(path)?)
-        }
+        Destination::Directory(path) if path.join("oci-layout").is_file() => Some(Layout::create(path)?),
         _ => None,
     };
     let looks = plan.items.into_iter().map(|item| {
@@ -338,6 +349,9 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
         );
         return Err(error.context(Hint("--skip-missing copies the rest".to_owned())));
     }
+    if let (Destination::Directory(path), None) = (to, &into) {
+        into = Some(Layout::create(path)?);
+    }
     let copies = known.iter().filter_map(|known| {
         let (outline, _) = known.found.as_ref().ok()?;
         let (registries, layout, into) = (&registries, plan.layout.as_ref(), into.as_ref());
@@ -353,11 +367,12 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
         (Destination::Directory(_), Some(layout)) => {
             if let Some((reference, image)) = &plan.built {
                 let outline = layout.take(image, reference)?;
-                layout.add(reference, &outline, &role(CATALOG));
+                layout.add(reference, &outline, &role(CATALOG, &plan.catalog.1));
             }
             for known in &known {
                 if let Ok((outline, _)) = &known.found {
-                    layout.add(&known.item.reference, outline, &role(known.item.role));
+                    let role = role(known.item.role, &plan.catalog.1);
+                    layout.add(&known.item.reference, outline, &role);
                 }
             }
             layout.save()?;
@@ -381,8 +396,13 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
     })
 }
 
-fn role(role: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([(annotation::MIRROR.to_owned(), role.to_owned())])
+/// The annotations of an image in a directory: its role, and of the catalog its name.
+fn role(role: &str, name: &str) -> BTreeMap<String, String> {
+    let mut annotations = BTreeMap::from([(annotation::MIRROR.to_owned(), role.to_owned())]);
+    if role == CATALOG {
+        annotations.insert(annotation::MIRROR_NAME.to_owned(), name.to_owned());
+    }
+    annotations
 }
 
 /// The images to copy, those already copied and those that the source lacks.

@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use clap::Args;
+use kube::config::Kubeconfig;
 use kube::{Config, Error};
 
 use crate::hint::Hint;
@@ -39,6 +40,22 @@ impl ClusterArguments {
     /// The address of the API server, and the credentials.
     pub(crate) async fn config(&self) -> anyhow::Result<Config> {
         let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
-        Ok(olm_platform::client::config_in(kubeconfig, context, "olm").await?)
+        let config = olm_platform::client::config_in(kubeconfig, context, "olm").await;
+        config.map_err(|error| match self.unknown_context() {
+            Some(hint) => anyhow!(error).context(hint),
+            None => error.into(),
+        })
+    }
+
+    /// The hint that the kubeconfig has no context of the wanted name.
+    fn unknown_context(&self) -> Option<Hint> {
+        let wanted = self.context.as_ref()?;
+        let read = match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let contexts = read.ok()?.contexts;
+        let names: Vec<&str> = contexts.iter().map(|context| context.name.as_str()).collect();
+        (!names.contains(&wanted.as_str())).then(|| Hint(format!("its contexts are {}", names.join(", "))))
     }
 }

@@ -9,12 +9,12 @@ use olm_plan::BundleIdentity;
 use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::cluster::updates::{EvaluatedBundle, considered};
 use olm_resolve::{
-    Catalog, Edge, Installed, Refusal, ReleaseField, Request, Resolution, passed_over, resolve_in,
+    Catalog, Edge, Installed, Refusal, ReleaseField, Request, Resolution, Selector, passed_over, resolve_in,
 };
 
 use super::access::ClusterArguments;
 use super::cluster::Cluster;
-use crate::rbac::bundle::sources;
+use super::cluster::catalogs::sources_of;
 use crate::registry::RegistryArguments;
 use crate::resolve::{self, Source};
 
@@ -67,9 +67,15 @@ impl ResolutionInput {
         };
         let home = newest.and_then(|set| set.annotation(annotation::CATALOG));
         let sources = if origin.catalogs.is_empty() {
-            cluster.catalogs(origin.registry, extension, home)?
+            let selector = Selector::admitted(filter.selector.as_ref(), home.map(Some), &[]);
+            cluster.catalogs(origin.registry, &filter.package_name, selector.as_ref())?
         } else {
-            sources(origin.catalogs, origin.registry, &filter.package_name)?
+            sources_of(
+                origin.catalogs,
+                origin.registry,
+                origin.access,
+                &filter.package_name,
+            )?
         };
         let packages = sources.iter().filter_map(|source| source.package.as_ref());
         let inventory = cluster.runtime.block_on(async {

@@ -32,7 +32,7 @@ use crate::rbac::bundle::objects as rendered;
 use crate::rbac::cluster::lacked;
 use crate::registry::RegistryArguments;
 use crate::resolve;
-use crate::source::{BundleSource, open_bundle};
+use crate::source::{BundleSource, is_object_name, open_bundle};
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -60,8 +60,8 @@ pub(crate) struct Arguments {
     /// Channel to take versions from; may be repeated [default: all]
     #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<String>,
-    /// ClusterCatalog to take the package from; may be repeated [default: all]
-    #[arg(long = "catalog", value_name = "NAME")]
+    /// Catalog to take the package from: the name of a ClusterCatalog; may be repeated [default: all]
+    #[arg(long = "catalog", value_name = "CATALOG")]
     catalogs: Vec<String>,
     /// Namespace to install into [default: the one that the bundle proposes, else the package]
     #[arg(short, long, value_name = "NAME")]
@@ -94,6 +94,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
+    are_names(arguments, &cluster)?;
     let name = arguments.name.as_deref().unwrap_or(&arguments.package);
     is_free(arguments, &cluster, name)?;
     let mut extension = extension(arguments, name)?;
@@ -163,16 +164,34 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     Ok(Status::Success)
 }
 
+/// Fails if a catalog is named by its source: a cluster installs from its ClusterCatalogs only.
+fn are_names(arguments: &Arguments, cluster: &Cluster) -> anyhow::Result<()> {
+    let mut sources = arguments.catalogs.iter();
+    let Some(source) = sources.find(|catalog| !is_object_name(catalog)) else {
+        return Ok(());
+    };
+    let error = anyhow!("cannot install from {source:?}: a cluster installs from its ClusterCatalogs only");
+    let known = cluster.catalog_names()?.join(", ");
+    Err(error.context(Hint(match known.as_str() {
+        "" => "add a ClusterCatalog first".to_owned(),
+        known => format!("name a ClusterCatalog: {known}"),
+    })))
+}
+
 /// Fails if the extension already exists, or another one for the package.
 fn is_free(arguments: &Arguments, cluster: &Cluster, name: &str) -> anyhow::Result<()> {
     let known = cluster
         .runtime
         .block_on(resolve::cluster::Cluster::reach(&arguments.cluster))?;
-    if known.named(name).is_some() {
+    if let Some(taken) = known.named(name) {
         let error = anyhow!("ClusterExtension {name:?} exists already");
-        return Err(error.context(Hint(format!(
-            "`olm explain {name}` shows its state, `olm upgrade {name}` changes its version; --name gives a new one another name"
-        ))));
+        let filter = resolve::cluster::filter(taken);
+        let is_same = filter.is_some_and(|filter| filter.package_name == arguments.package);
+        return Err(error.context(Hint(if is_same {
+            format!("`olm explain {name}` shows its state, `olm upgrade {name}` changes its version")
+        } else {
+            format!("`olm explain {name}` shows its state; --name gives the new one another name")
+        })));
     }
     if let Some(other) = known.extension(&arguments.package) {
         let other = other.name();

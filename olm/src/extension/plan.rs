@@ -52,8 +52,9 @@ pub(crate) struct Arguments {
     /// Channel instead of those of the ClusterExtension; may be repeated
     #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<String>,
-    /// Catalog to choose the bundle from instead of those of the cluster, as SOURCE or NAME=SOURCE; may be repeated
-    #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
+    /// Catalog to choose the bundle from instead of those of the cluster: the name of a ClusterCatalog, or a source as
+    /// SOURCE or NAME=SOURCE; may be repeated
+    #[arg(long = "catalog", value_name = "CATALOG")]
     catalogs: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]

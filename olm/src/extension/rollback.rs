@@ -3,26 +3,30 @@
 pub(crate) mod account;
 pub(crate) mod plan;
 mod rehearse;
+mod settings;
+mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Client, Config};
 use olm_api::ClusterExtension;
 use olm_api::names;
+use olm_cluster::list::Collection;
 use olm_migrate::objects::content::objects;
 use olm_preflight::crd_upgrade::rollback::{CrdRollback, RollbackEffect, rollback_effects};
 use olm_preflight::crd_upgrade::{Check, definition_name, resource};
 use serde_json::Value;
 
 use self::account::RequestIdentity;
-use self::plan::{RollbackPlan, bundle_version, plan_rollback};
+use self::plan::{bundle_version, plan_rollback};
+use self::text::RolledBackKind;
 use super::access::ClusterArguments;
+use super::change::ask::agreed;
 use super::change::wait::WaitArguments;
 use super::change::{ChangeArguments, MANAGER, RESOURCE, report, wait_for};
 use super::cluster::Cluster;
@@ -35,9 +39,11 @@ const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Pins the version of an earlier revision and admits its self-certified update edge. The findings about data and \
-                  objects go to standard error unless --output is table.\n\nExit status: 0 on success, 1 when the rollback is \
-                  refused or the command fails; with --wait 4 when a person must change something, 5 when the time is over."
+    after_help = "Pins the version of an earlier revision and admits its self-certified update edge. The command shows the fields \
+                  that custom resources lose, the objects that the API server refuses and the settings that change, and asks \
+                  first. With another --output than table, this goes to standard error.\n\nExit status: 0 on success, 1 when the \
+                  rollback is refused, you decline or the command fails; with --wait 4 when a person must change something, 5 \
+                  when the time is over."
 )]
 pub(crate) struct Arguments {
     /// ClusterExtension to roll back
@@ -52,6 +58,9 @@ pub(crate) struct Arguments {
     /// Pin the version even if the API server refuses some of its objects; OLM applies nothing until you recreate them
     #[arg(long)]
     accept_refusal: bool,
+    /// Roll back without a question
+    #[arg(short, long)]
+    yes: bool,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
     system_namespace: String,
@@ -67,36 +76,59 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let extension = cluster.extension(&arguments.extension)?;
     let name = extension.name();
-    let pinned = roll_back(arguments, &cluster.config, &cluster.client, &extension);
-    let Some(pinned) = cluster.runtime.block_on(pinned)? else {
+    let checked = check(arguments, &cluster.config, &cluster.client, &extension);
+    let Some(checked) = cluster.runtime.block_on(checked)? else {
         return Ok(Status::Failure);
     };
-    let done = format!("pinned to {}, SelfCertified", pinned.version);
-    report(&arguments.change, RESOURCE, name, &pinned.changed, &done)?;
+    match arguments.change.output {
+        ObjectFormat::Table => print_text(&checked.text)?,
+        ObjectFormat::Json | ObjectFormat::Yaml | ObjectFormat::Name => note(checked.text.trim_end()),
+    }
+    if let Some(why) = checked.refusal {
+        refused(why);
+        return Ok(Status::Failure);
+    }
+    let version = &checked.version;
+    if !arguments.change.dry_run && !agreed(&format!("Roll back {name} to {version}?"), arguments.yes)? {
+        return Ok(Status::Failure);
+    }
+    let params = PatchParams {
+        dry_run: arguments.change.dry_run,
+        ..PatchParams::apply(MANAGER)
+    };
+    let extensions: Api<ClusterExtension> = Api::all(cluster.client.clone());
+    let changed = pin(&extensions, &extension, version, &checked.passing, &params);
+    let changed = cluster.runtime.block_on(changed);
+    let changed = changed.with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
+    let done = format!("pinned to {version}, SelfCertified");
+    report(&arguments.change, RESOURCE, name, &changed, &done)?;
     if arguments.change.output == ObjectFormat::Table {
         note(&format!(
             "hint: operator-controller creates a new revision if a selected catalog still has the version, in any channel. \
              To remove the pin and restore the settings: olm unpin {name}"
         ));
     }
-    wait_for(&cluster, &arguments.change, &arguments.wait, &pinned.changed)
+    wait_for(&cluster, &arguments.change, &arguments.wait, &changed)
 }
 
-/// The result of a rollback.
-struct Pinned {
+/// A rollback that was checked.
+struct CheckedRollback {
     version: String,
-    changed: ClusterExtension,
+    /// The plan for people.
+    text: String,
+    /// The reason why the rollback is refused.
+    refusal: Option<&'static str>,
+    /// The checks of definitions that would stop it.
+    passing: BTreeSet<Check>,
 }
 
-/// Checks the rollback, prints the findings and pins the version. `None` when it is refused.
-async fn roll_back(
+/// Checks the rollback. `None` when there is nothing to go back to, which is printed.
+async fn check(
     arguments: &Arguments,
     config: &Config,
     client: &Client,
     extension: &ClusterExtension,
-) -> anyhow::Result<Option<Pinned>> {
-    let name = extension.name();
-    let extensions: Api<ClusterExtension> = Api::all(client.clone());
+) -> anyhow::Result<Option<CheckedRollback>> {
     let sets = revisions(client, extension).await?;
     let plan = match plan_rollback(extension, &sets, arguments.to_revision) {
         Ok(plan) => plan,
@@ -105,65 +137,40 @@ async fn roll_back(
             return Ok(None);
         }
     };
-    let RollbackPlan { present, target } = plan;
-    let version = bundle_version(target);
-    let mut text = format!(
-        "{name} is at {} (revision {}) and rolls back to {version} (revision {})\n",
-        bundle_version(present),
-        present.spec.revision,
-        target.spec.revision
-    );
-    let now = objects(client, present, &arguments.system_namespace).await?;
-    let older = objects(client, target, &arguments.system_namespace).await?;
-    let found = effects(client, &now, &older).await?;
-    if found.is_empty() {
-        text.push_str("its custom resource definitions roll back without data loss\n");
+    let now = objects(client, plan.present, &arguments.system_namespace).await?;
+    let older = objects(client, plan.target, &arguments.system_namespace).await?;
+    let mut kinds = Vec::new();
+    for reversal in effects(client, &now, &older).await? {
+        let objects = stored(client, &reversal.definition).await;
+        kinds.push(RolledBackKind { reversal, objects });
     }
-    let mut loses = false;
-    for reversal in &found {
-        let _ = writeln!(text, "{reversal}");
-        if may_have_objects(client, &reversal.definition).await {
-            loses = true;
-        } else {
-            text.push_str("(no object of this kind exists)\n");
-        }
-    }
-    let asker = RequestIdentity::of(config, client, extension, present).await;
+    let asker = RequestIdentity::of(config, client, extension, plan.present).await;
     let rehearsal = rehearse::rehearse(client, asker, &now, &older).await;
-    let _ = write!(text, "{rehearsal}");
-    match arguments.change.output {
-        ObjectFormat::Table => print_text(&text)?,
-        ObjectFormat::Json | ObjectFormat::Yaml | ObjectFormat::Name => note(text.trim_end()),
-    }
-    if !found.iter().all(CrdRollback::is_possible) {
-        refused(
+    let version = bundle_version(plan.target);
+    let passing = checks(kinds.iter().map(|kind| &kind.reversal));
+    let settings = settings::changed_settings(extension, &plan::pin(extension, version, &passing));
+    let text = text::text(extension.name(), &plan, &kinds, &rehearsal, &settings);
+    let refusal = if !kinds.iter().all(|kind| kind.reversal.is_possible()) {
+        Some(
             "a custom resource definition cannot roll back; first migrate the objects stored in the newer version, or \
              keep the current version",
-        );
-        return Ok(None);
-    }
-    if loses && !arguments.accept_data_loss {
-        refused("custom resources would lose data; set --accept-data-loss to roll back anyway");
-        return Ok(None);
-    }
-    if !rehearsal.refused.is_empty() && !arguments.accept_refusal {
-        refused(
+        )
+    } else if kinds.iter().any(RolledBackKind::may_lose) && !arguments.accept_data_loss {
+        Some("custom resources would lose data; set --accept-data-loss to roll back anyway")
+    } else if !rehearsal.refused.is_empty() && !arguments.accept_refusal {
+        Some(
             "the API server refuses objects of that version, so operator-controller would change nothing; set \
              --to-revision to another revision, or set --accept-refusal to pin the version: the condition Ready \
              then says what to do",
-        );
-        return Ok(None);
-    }
-    let params = PatchParams {
-        dry_run: arguments.change.dry_run,
-        ..PatchParams::apply(MANAGER)
+        )
+    } else {
+        None
     };
-    let changed = pin(&extensions, extension, version, &checks(&found), &params)
-        .await
-        .with_context(|| format!("cannot change ClusterExtension {name:?}"))?;
-    Ok(Some(Pinned {
+    Ok(Some(CheckedRollback {
         version: version.to_owned(),
-        changed,
+        text,
+        refusal,
+        passing,
     }))
 }
 
@@ -214,26 +221,20 @@ async fn effects(client: &Client, present: &[Value], older: &[Value]) -> anyhow:
     Ok(rollback_effects(present, older, |name| live.get(name)))
 }
 
-/// Whether there may be objects of a definition's kind. An unreadable kind may have some.
-async fn may_have_objects(client: &Client, definition: &str) -> bool {
+/// The number of objects of a definition's kind; `None` if it cannot be read.
+async fn stored(client: &Client, definition: &str) -> Option<u64> {
     let definition = match definitions(client).get_opt(definition).await {
         Ok(Some(found)) => serde_json::to_value(found).unwrap_or_default(),
-        Ok(None) => return false,
-        Err(_) => return true,
+        Ok(None) => return Some(0),
+        Err(_) => return None,
     };
-    let Some((group, version, plural)) = resource(&definition) else {
-        return true;
+    let (group, version, plural) = resource(&definition)?;
+    let collection = Collection {
+        group,
+        version,
+        plural,
     };
-    let resource = ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: format!("{group}/{version}"),
-        plural: plural.to_owned(),
-        kind: String::new(),
-    };
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let listed = api.list_metadata(&ListParams::default().limit(1)).await;
-    listed.map_or(true, |list| !list.items.is_empty())
+    collection.count(client).await.ok()
 }
 
 fn definitions(client: &Client) -> Api<DynamicObject> {
@@ -244,7 +245,7 @@ fn definitions(client: &Client) -> Api<DynamicObject> {
 }
 
 /// The checks that would block the rollback. Existing objects may contain values that a schema refuses.
-fn checks(found: &[CrdRollback]) -> BTreeSet<Check> {
+fn checks<'a>(found: impl IntoIterator<Item = &'a CrdRollback>) -> BTreeSet<Check> {
     let mut checks = BTreeSet::new();
     for reversal in found {
         if let RollbackEffect::Lossy(findings) | RollbackEffect::Impossible(findings) = &reversal.effect {
@@ -266,6 +267,7 @@ mod tests {
         let reversal = |effect: RollbackEffect| CrdRollback {
             definition: "greetings.x.io".to_owned(),
             effect,
+            removed_fields: Vec::new(),
         };
         let finding = Finding {
             location: FindingLocation::Definition,

@@ -1,7 +1,9 @@
 //! `olm uninstall`: deletes a ClusterExtension, after it shows which objects the deletion removes, keeps and waits for.
 
+mod stays;
+mod text;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -9,21 +11,23 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use olm_api::ClusterExtension;
-use olm_api::names::{self, label};
+use olm_api::names;
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_migrate::objects::content::objects;
-use olm_plan::change::ObjectName;
 use olm_plan::uninstall::{CustomResources, Dependent, StoredObjects, UninstallPlan, uninstall};
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use olm_resolve::{Blocker, broken_by_removal};
 use olm_rollout::policy::{Policy, Uninstall};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::stays::Remains;
+use self::text::text;
 use super::access::ClusterArguments;
 use super::change::MANAGER;
 use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
-use super::cluster::{Cluster, active};
+use super::cluster::{Cluster, active, newest_active};
 use super::lookup::revisions;
 use crate::output::{CommandResult, ObjectFormat, Status, note, resource_name};
 use crate::resolve;
@@ -40,7 +44,7 @@ const MAX_TIME: Duration = Duration::from_mins(1);
     after_help = format!("Which objects stay is decided by the annotation {} of the ClusterExtension, which --policy sets. \
                   Finalizers are those of custom resources that only the operator removes, which is gone by then.\n\nThe \
                   service account, its roles and the namespace stay: OLM removes the objects with the rights of the \
-                  account.\n\nExamples:\n  olm uninstall greeter --dry-run\n  olm uninstall greeter --yes --wait\n  olm uninstall \
+                  account. The command prints what removes them afterwards.\n\nExamples:\n  olm uninstall greeter --dry-run\n  olm uninstall greeter --yes --wait\n  olm uninstall \
                   greeter --policy keep-crds\n\nExit status: 0 on success, 1 when other extensions depend on this one, you decline or \
                   the command fails; with --wait 4 when a person must change something, 5 when the time is \
                   over.", names::user::UNINSTALL)
@@ -89,14 +93,23 @@ impl KeptObjects {
             Self::Orphan => Uninstall::Orphan,
         }
     }
+}
 
-    fn annotation(self) -> &'static str {
-        match self {
-            Self::Delete => "delete",
-            Self::KeepCrds => "keep-crds",
-            Self::Orphan => "orphan",
-        }
+/// The value of the annotation for a policy.
+fn annotation(policy: Uninstall) -> &'static str {
+    match policy {
+        Uninstall::Delete => "delete",
+        Uninstall::KeepCrds => "keep-crds",
+        Uninstall::Orphan => "orphan",
     }
+}
+
+/// The effects of a deletion, and what stays besides the objects of the extension.
+#[derive(Serialize)]
+struct Removal {
+    #[serde(flatten)]
+    plan: UninstallPlan,
+    stays: Remains,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
@@ -125,7 +138,12 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let held: Vec<&Value> = held.iter().collect();
     let plan = uninstall(extension.name(), policy, &held, &stored, dependents);
     let name = resource_name("clusterextension", extension.name());
-    arguments.output.print(&plan, [name], || text(&plan))?;
+    let stays = Remains::read(&cluster, &extension, newest_active(&sets));
+    let removal = Removal { plan, stays };
+    let Removal { plan, stays } = &removal;
+    arguments
+        .output
+        .print(&removal, [name], || text(plan, stays, annotation(policy)))?;
     if !plan.dependents.is_empty()
         && extension.annotation(names::user::ALLOW_BREAK_DEPENDENTS) != Some("true")
     {
@@ -145,13 +163,9 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     } else {
         Status::Success
     };
-    if ended == Status::Success {
-        note(&format!(
-            "hint: its account and namespace stay, and must while OLM removes the objects; afterwards \
-             `kubectl delete clusterroles,clusterrolebindings,roles,rolebindings -A -l {}={name}` deletes the roles that \
-             were made for it",
-            label::RIGHTS_OF
-        ));
+    let is_named = arguments.output == ObjectFormat::Table && !stays.commands(name).is_empty();
+    if ended == Status::Success && is_named {
+        note("hint: the commands above remove what stays: the account, its roles and the namespace");
     }
     Ok(ended)
 }
@@ -163,7 +177,7 @@ fn delete(cluster: &Cluster, extension: &ClusterExtension, kept: Option<KeptObje
     let uid = extension.metadata.uid.clone();
     cluster.runtime.block_on(async {
         if let Some(kept) = kept {
-            let annotations = json!({names::user::UNINSTALL: kept.annotation()});
+            let annotations = json!({names::user::UNINSTALL: annotation(kept.policy())});
             let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
             let params = PatchParams::apply(MANAGER);
             let set = api.patch(name, &params, &Patch::Merge(&patch)).await;
@@ -241,66 +255,4 @@ fn dependents(arguments: &Arguments, cluster: &Cluster, policy: Uninstall) -> an
         _ => None,
     });
     Ok(dependents.collect())
-}
-
-fn object_label(id: &ObjectName) -> String {
-    let id = &id.0;
-    if id.namespace.is_empty() {
-        format!("{} {}", id.kind, id.name)
-    } else {
-        format!("{} {}/{}", id.kind, id.namespace, id.name)
-    }
-}
-
-fn text(plan: &UninstallPlan) -> String {
-    let mut text = format!(
-        "uninstalling {} removes {} object(s) and leaves {}\n",
-        plan.extension,
-        plan.removed.len(),
-        plan.left.len()
-    );
-    for (title, sign, list) in [
-        ("Removed", '-', &plan.removed),
-        ("Kept on the cluster", ' ', &plan.left),
-    ] {
-        if !list.is_empty() {
-            let _ = write!(text, "\n{title}:\n");
-        }
-        for id in list {
-            let _ = writeln!(text, "{sign} {}", object_label(id));
-        }
-    }
-    if !plan.custom_resources.is_empty() {
-        text.push_str("\nCustom resources:\n");
-    }
-    for kind in &plan.custom_resources {
-        let count = kind
-            .objects
-            .map_or("an unknown number".to_owned(), |count| count.to_string());
-        let (sign, effect) = if kind.left {
-            (' ', "left")
-        } else {
-            ('-', "deleted")
-        };
-        let _ = writeln!(text, "{sign} {}: {count} {effect}", kind.definition);
-        for finalizer in &kind.finalizers {
-            let _ = writeln!(
-                text,
-                "    ! {} of them wait for the finalizer {}, which only the operator removes: {}",
-                finalizer.objects,
-                finalizer.name,
-                finalizer.examples.join(", ")
-            );
-        }
-        if let Some(note) = &kind.note {
-            let _ = writeln!(text, "    ! {note}");
-        }
-    }
-    if !plan.dependents.is_empty() {
-        text.push_str("\nOther extensions depend on it, so that it is not removed:\n");
-    }
-    for dependent in &plan.dependents {
-        let _ = writeln!(text, "! {}: {}", dependent.extension, dependent.reason);
-    }
-    text
 }

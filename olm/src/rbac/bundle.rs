@@ -12,11 +12,12 @@ use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
 use super::{Arguments, Purpose, Subject, name};
-use crate::input::{CatalogFiles, read};
+use crate::extension::cluster::Cluster;
+use crate::extension::cluster::catalogs::sources_of;
+use crate::input::read;
 use crate::output::note;
-use crate::registry::RegistryArguments;
-use crate::resolve::{Source, package};
-use crate::source::{BundleSource, named_source, open_bundle, open_catalog};
+use crate::resolve::Source;
+use crate::source::{BundleSource, open_bundle};
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -44,9 +45,15 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
     let chosen = if let Some(source) = &arguments.bundle {
         ChosenBundles::only(source.clone())
     } else {
-        let sources = sources(&arguments.catalogs, &arguments.registry, name(arguments)?)?;
+        let (registry, access) = (&arguments.registry, &arguments.cluster);
+        let package = name(arguments)?;
+        let sources = if arguments.catalogs.is_empty() {
+            Cluster::reach(access)?.catalogs(registry, package, None)?
+        } else {
+            sources_of(&arguments.catalogs, registry, access, package)?
+        };
         let request = Request {
-            package: name(arguments)?,
+            package,
             version: arguments.version.as_deref(),
             channels: &arguments.channels,
             ..Request::default()
@@ -83,47 +90,6 @@ pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Re
         objects: all,
         purpose: Purpose::Apply,
     }))
-}
-
-/// The catalogs that the command line names.
-pub(crate) fn sources(
-    catalogs: &[String],
-    registry: &RegistryArguments,
-    of: &str,
-) -> anyhow::Result<Vec<Source>> {
-    let named = catalogs.iter().map(|argument| {
-        let (name, source) = named_source(argument)?;
-        catalog(registry, name, 0, &source, of)
-    });
-    named.collect()
-}
-
-/// The content of a catalog about a package.
-pub(crate) fn catalog(
-    registry: &RegistryArguments,
-    name: String,
-    priority: i32,
-    source: &str,
-    of: &str,
-) -> anyhow::Result<Source> {
-    from_files(&open_catalog(source, registry)?, name, priority, source, of)
-}
-
-/// The same for existing files; `source` names their origin.
-pub(crate) fn from_files(
-    files: &CatalogFiles,
-    name: String,
-    priority: i32,
-    source: &str,
-    of: &str,
-) -> anyhow::Result<Source> {
-    let read = package(files, source, of).with_context(|| format!("cannot read the catalog {source:?}"));
-    let (package, names) = read?;
-    Ok(Source {
-        package,
-        names,
-        ..Source::empty(name, priority)
-    })
 }
 
 /// The bundles for the roles.

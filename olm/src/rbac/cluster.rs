@@ -22,15 +22,16 @@ use olm_plan::bundle::roles_named_after;
 use olm_preflight::crd_upgrade::definition_name;
 use olm_preflight::crd_upgrade::migration::{Migration, migration};
 use olm_preflight::permissions::{AccountRights, Missing, Right};
-use olm_resolve::{Installed, Request};
+use olm_resolve::{Installed, Request, Selector};
 use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
-use super::bundle::{ChosenBundles, choose, objects, sources, with_secrets};
+use super::bundle::{ChosenBundles, choose, objects, with_secrets};
 use super::{Arguments, Purpose, Subject, name, print_roles};
 use crate::extension::choose::{Origin, ResolutionInput};
+use crate::extension::cluster::catalogs::sources_of;
 use crate::extension::cluster::{Cluster, newest_active, note_unread, recorded};
-use crate::extension::lookup::revisions;
+use crate::extension::lookup::{others, revisions};
 use crate::extension::rollback::account::{account, act_as};
 use crate::hint::Hint;
 use crate::output::{CommandResult, Status, note};
@@ -41,6 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> CommandResult {
     let name = name(arguments)?;
     let subjects = match name.strip_prefix(SET_PREFIX) {
         Some(set) => vec![cluster.set(arguments, set)?],
+        None if cluster.find(name)?.is_none() => return Err(not_installed(&cluster, name)),
         None => cluster.extension(arguments, name)?,
     };
     if subjects.is_empty() {
@@ -57,6 +59,17 @@ pub(super) fn run(arguments: &Arguments) -> CommandResult {
     };
     let subjects: anyhow::Result<Vec<_>> = subjects.into_iter().map(with_missing).collect();
     print_roles(&subjects?, arguments.output)
+}
+
+/// The error that there is no extension of that name. It may be that of a package.
+fn not_installed(cluster: &Cluster, name: &str) -> anyhow::Error {
+    let error = anyhow!("ClusterExtension {name:?} not found");
+    let installed = cluster
+        .runtime
+        .block_on(others(&Api::all(cluster.client.clone()), name));
+    error.context(Hint(format!(
+        "{installed}; for a package that is not installed, set --namespace and --service-account"
+    )))
 }
 
 /// Determines the account and the objects for the roles.
@@ -272,9 +285,15 @@ impl RoleRequest {
         let package = filter.package_name.as_str();
         let sources = if arguments.catalogs.is_empty() {
             let home = newest.and_then(|set| set.annotation(annotation::CATALOG));
-            self.catalogs(&arguments.registry, extension, home)?
+            let selector = Selector::admitted(filter.selector.as_ref(), home.map(Some), &[]);
+            self.catalogs(&arguments.registry, package, selector.as_ref())?
         } else {
-            sources(&arguments.catalogs, &arguments.registry, package)?
+            sources_of(
+                &arguments.catalogs,
+                &arguments.registry,
+                &arguments.cluster,
+                package,
+            )?
         };
         let request = Request::of(filter, None);
         let status = extension.status.as_ref();

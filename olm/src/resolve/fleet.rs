@@ -12,7 +12,7 @@ use olm_resolve::cluster::fleet::{Change, ClusterPlan, ClusterRecord, KnownCatal
 use olm_yaml::{Limits, documents};
 use serde::Serialize;
 
-use super::packages;
+use super::source::packages;
 use crate::hint::Hint;
 use crate::input;
 use crate::output::{CHANGES, CommandResult, ObjectFormat, Status, note};

@@ -14,13 +14,14 @@ use olm_resolve::{Availability, Candidate, Catalog, Installed, Package, PackageA
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, filter};
-use super::{package, version};
+use super::source::package;
+use super::version;
 use crate::extension::access::ClusterArguments;
+use crate::extension::cluster::catalogs::{NamedFiles, files_of};
 use crate::input::CatalogFiles;
 use crate::output::table::table;
 use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
 use crate::registry::RegistryArguments;
-use crate::source::{named_source, open_catalog};
 
 /// The text of an empty cell.
 const NONE: &str = "-";
@@ -30,10 +31,10 @@ pub(crate) struct Arguments {
     /// ClusterExtensions to look at [default: all]
     #[arg(value_name = "EXTENSION")]
     extensions: Vec<String>,
-    /// Catalog to choose from: a file, directory, image, or address of a running catalogd, as SOURCE or NAME=SOURCE;
-    /// may be repeated. Priority, labels and availability are those of the ClusterCatalog NAME. Without any, the answer
-    /// is what the status of each extension says
-    #[arg(long = "catalog", value_name = "[NAME=]SOURCE")]
+    /// Catalog to choose from: the name of a ClusterCatalog, or a source as SOURCE or NAME=SOURCE; may be repeated.
+    /// Priority, labels and availability are those of the ClusterCatalog NAME. Without any, the answer is what the
+    /// status of each extension says
+    #[arg(long = "catalog", value_name = "CATALOG")]
     catalogs: Vec<String>,
     #[command(flatten)]
     registry: RegistryArguments,
@@ -126,12 +127,9 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
 /// Opens the catalogs that are named; `settings` are those of the cluster.
 fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Vec<OpenedCatalog>> {
     let mut opened: Vec<OpenedCatalog> = Vec::new();
-    for argument in &arguments.catalogs {
-        let (name, source) = named_source(argument)?;
-        if opened.iter().any(|other| other.name == name) {
-            bail!("two catalogs are named {name:?}; use NAME=SOURCE to give each its own name");
-        }
-        let files = open_catalog(&source, &arguments.registry)?;
+    for NamedFiles { name, origin, files } in
+        files_of(&arguments.catalogs, &arguments.registry, &arguments.cluster)?
+    {
         let known = settings.iter().find(|catalog| catalog.name() == name);
         let mut labels = known
             .and_then(|catalog| catalog.metadata.labels.clone())
@@ -141,7 +139,7 @@ fn open(arguments: &Arguments, settings: &[ClusterCatalog]) -> anyhow::Result<Ve
             known.is_some_and(|catalog| catalog.spec.availability_mode == AvailabilityMode::Unavailable);
         opened.push(OpenedCatalog {
             files,
-            source,
+            source: origin,
             priority: known.map_or(0, |catalog| catalog.spec.priority),
             labels,
             availability: if is_off {
@@ -289,7 +287,7 @@ fn text(rows: &[Row]) -> String {
             ]
         })
         .collect();
-    let head = ["NAME", "INSTALLED", "UPDATE", "NEWEST", "HELD BACK BY"];
+    let head = ["NAME", "INSTALLED", "NEXT", "NEWEST", "HELD BACK BY"];
     format!("{}{notes}", table(&head, &lines))
 }
 
@@ -359,10 +357,10 @@ mod tests {
         ];
         assert_eq!(
             text(&rows),
-            "NAME     INSTALLED  UPDATE  NEWEST  HELD BACK BY\n\
-             held     1.0.0      1.1.0   2.0.0   Range\n\
-             newest   1.1.0      -       1.1.0   -\n\
-             refused  -          -       -       -\n\
+            "NAME     INSTALLED  NEXT   NEWEST  HELD BACK BY\n\
+             held     1.0.0      1.1.0  2.0.0   Range\n\
+             newest   1.1.0      -      1.1.0   -\n\
+             refused  -          -      -       -\n\
              held: greeter.v2.0.0 of catalog one is not chosen: a; b\n\
              refused: nothing would be chosen: no bundles\n"
         );

@@ -213,6 +213,57 @@ fn pages_and_commands_name_the_newest_version_of_all_channels() {
     assert_eq!(printed["version"], "2.0.0");
 }
 
+#[test]
+fn versions_are_listed_newest_first_and_shown_one_by_one() {
+    let files = catalogs();
+    let show = |more: &[&str]| {
+        let command = ["show", "words", "--catalog", "one", "--catalog", "other"];
+        olm(&files.path(""), &[&command[..], more].concat())
+    };
+    let listed = show(&[]);
+    let table = "VERSION  BUNDLE        CHANNELS          PUBLISHED  DEPRECATED\n\
+                 1.1.0    words.v1.1.0  stable (default)  -          -\n\
+                 1.0.0    words.v1.0.0  stable (default)  -          -\n";
+    assert_eq!(listed.stdout.matches(table).count(), 2, "{}", listed.stdout);
+    let run = show(&["--version", "1.1.0"]);
+    assert_eq!(
+        run.stdout.lines().take(7).collect::<Vec<_>>(),
+        [
+            "package     words",
+            "catalog     one",
+            "version     1.1.0",
+            "bundle      words.v1.1.0",
+            "image       reg.example/b:1",
+            "channels    stable (default)",
+            "edges       stable: replaces words.v1.0.0",
+        ]
+    );
+    let run = show(&["--version", "1.0.0", "-o", "json"]);
+    let printed: Value = serde_json::from_str(&run.stdout).expect("it prints JSON");
+    assert_eq!(printed[1]["catalog"], "other");
+    assert_eq!(printed[1]["bundle"], "words.v1.0.0");
+    assert_eq!(printed[1]["apis"], json!(["w.example/v1/Word"]));
+    let run = show(&["-o", "json"]);
+    let printed: Value = serde_json::from_str(&run.stdout).expect("it prints JSON");
+    assert_eq!(printed[0]["versions"][0]["version"], "1.1.0");
+    assert_eq!(printed[0]["versions"][1]["channels"], json!(["stable"]));
+    for (version, part) in [
+        ("1.x", "error: \"1.x\" is not a version\n"),
+        (
+            "2.0.0",
+            "error: package \"words\" has no version 2.0.0 in one, other\n",
+        ),
+    ] {
+        let run = show(&["--version", version]);
+        assert!(run.status == 1 && run.stderr.starts_with(part), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("--all-versions` lists the versions"),
+            "{}",
+            run.stderr
+        );
+    }
+}
+
 /// Words, and the matching packages in order.
 const QUERIES: &[(&str, &[&str])] = &[
     (

@@ -407,7 +407,11 @@ fn packages_are_found_by_all_words() {
         0,
         "package     foo\ncatalog     mine\nname        Foo Operator\nversion     2.0.0\ndefault     stable\n\
          channels    fast (foo.v2.0.0), stable (foo.v1.1.0)\nkeywords    fast\ncategories  Database, Storage\n\
-         apis        g.example/v1/Widget\n",
+         apis        g.example/v1/Widget\n\n\
+         VERSION  BUNDLE      CHANNELS          PUBLISHED  DEPRECATED\n\
+         2.0.0    foo.v2.0.0  fast              -          -\n\
+         1.1.0    foo.v1.1.0  stable (default)  -          -\n\
+         1.0.0    foo.v1.0.0  stable (default)  -          -\n",
         "",
     );
 }

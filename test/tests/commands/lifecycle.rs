@@ -1,6 +1,6 @@
 //! Commands from an empty cluster to an installed, upgraded, pinned, paused and removed operator.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::{await_gone, extensions, installed_version, patch_source};
 use olm_test::world::World;
 use serde_json::{Value, json};
@@ -28,6 +28,11 @@ fn found(world: &World) -> Result<()> {
     olm(world, &format!("show lamp {ca}"))?
         .ended(0)?
         .prints(&["package     lamp\ncatalog     lamps\n"])?;
+    olm(world, &format!("search {ca}"))?.ended(0)?.prints(&[
+        "\nfans     fan ",
+        "\nlamps    lamp ",
+        "\nvases    vase ",
+    ])?;
     olm(world, &format!("search lanp {ca}"))?
         .ended(1)?
         .says(&["hint: did you mean \"lamp\"?"])?;
@@ -86,10 +91,10 @@ fn installed(world: &World) -> Result<()> {
         .split_whitespace()
         .collect();
     ensure!(
-        row.len() == 9
-            && row[..8]
+        row.len() == 11
+            && row[..10]
                 == [
-                    "lamp", "lamp", "1.0.1", "1.0.x", "2.0.0", "Range", "True", "Healthy"
+                    "lamp", "lamp", "1.0.1", "1.0.x", "-", "2.0.0", "2.0.0", "(Range)", "True", "Healthy"
                 ],
         "{shown}"
     );
@@ -242,20 +247,36 @@ fn stuck(world: &World) -> Result<()> {
 async fn removed(world: &World) -> Result<()> {
     olm(world, "uninstall lamp --dry-run --policy keep-crds")?
         .ended(0)?
-        .prints(&["\nKept on the cluster:\n  CustomResourceDefinition greetings.lamp.olm.example\n"])?;
+        .prints(&[
+            " and keeps 1 object, because uninstall is keep-crds\n",
+            "\nKept:\n  CustomResourceDefinition greetings.lamp.olm.example\nTo remove them later, with all custom resources: kubectl delete ",
+        ])?;
     olm(world, "uninstall lamp")?
         .ended(1)?
         .prints(&["- Deployment lamp/lamp-operator\n"])?
         .says(&["hint: set --yes"])?;
     ensure!(extensions(world).get_opt(LAMP).await?.is_some());
-    olm(world, "uninstall lamp --yes --wait --timeout 2m")?
+    let removed = olm(world, "uninstall lamp --yes --wait --timeout 2m")?
         .ended(0)?
-        .says(&[
-            "clusterextension/lamp is being deleted",
-            "lamp is gone after ",
-            "rights-of=lamp",
-        ])?;
+        .says(&["clusterextension/lamp is being deleted", "lamp is gone after "])?;
     await_gone(world, LAMP).await?;
+    // The printed commands remove what stays.
+    let (_, commands) = removed
+        .printed
+        .split_once("To remove it afterwards:\n")
+        .context("the commands")?;
+    ensure!(commands.lines().count() == 3, "{commands}");
+    for command in commands.lines() {
+        let run = world.cluster.exec("sh").args(["-c", command]).output()?;
+        ensure!(run.status.success(), "{command}: {run:?}");
+    }
+    let roles = "clusterroles,clusterrolebindings,roles,rolebindings";
+    let label = "olm.operatorframework.io/rights-of=lamp";
+    let left = world.kubectl(&["get", roles, "-A", "-l", label, "-o", "name"])?;
+    ensure!(
+        left.is_empty() && world.kubectl(&["get", "namespace", LAMP]).is_err(),
+        "{left}"
+    );
     olm(world, "events lamp")?.ended(0)?.prints(&[
         "LAST SEEN  TYPE",
         "ClusterExtension/lamp",
@@ -263,6 +284,9 @@ async fn removed(world: &World) -> Result<()> {
         "  Upgraded ",
         "  Uninstalled ",
     ])?;
+    olm(world, "events")?
+        .ended(0)?
+        .prints(&["ClusterCatalog/lamps", "ClusterExtension/lamp"])?;
     olm(world, "events nothing")?
         .ended(1)?
         .says(&["there are no events about a ClusterExtension \"nothing\""])?;

@@ -104,6 +104,7 @@ fn commands_print_what_is_recorded() -> Result<()> {
     CLUSTER.with(async |world| {
         record(world, "search", "search vase")?;
         record(world, "show", "show vase")?;
+        record(world, "show_version", "show vase --version 1.1.0")?;
         let image = "jsonpath={.spec.source.image.ref}";
         let catalog = world.kubectl(&["get", "clustercatalog", "vases", "-o", image])?;
         let account = "-n vase --service-account vase-installer";
@@ -138,7 +139,8 @@ fn commands_print_what_is_recorded() -> Result<()> {
         record(world, "pin_dry_run", "pin vase --dry-run")?;
         record(world, "pause_name", "pause vase --dry-run -o name")?;
         record(world, "rollback_dry_run", "rollback vase --dry-run")?;
-        record_wait(world, "rollback_wait", "rollback vase --wait")?;
+        record(world, "rollback_unasked", "rollback vase")?;
+        record_wait(world, "rollback_wait", "rollback vase --yes --wait")?;
         record(world, "upgrade_after_rollback", "upgrade vase")?;
         record(world, "unpin_after_rollback", "unpin vase --dry-run")?;
         record(world, "uninstall_dry_run", "uninstall vase --dry-run")?;

@@ -9,7 +9,7 @@ use olm_test::world::{World, binary};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{CLUSTER, olm};
+use super::{CLUSTER, olm, trusting};
 
 /// An address of this machine other than the loopback address, to which the API server connects for no Pod.
 fn address() -> Result<IpAddr> {
@@ -111,11 +111,49 @@ fn catalogs_are_read_through_the_api_server_without_a_way_to_the_registry() -> R
         let shown = olm(world, "show fan")?.ended(0)?;
         ensure!(shown.said.is_empty(), "{shown}");
         shown.prints(&["package     fan\n"])?;
+        catalogs_by_name(world)?;
         olm(world, "install fun --yes")?
             .ended(1)?
             .says(&["did you mean \"fan\" of catalog \"fans\"?"])?;
         Ok(())
     })
+}
+
+/// `--catalog` names a ClusterCatalog or a source, for each command.
+fn catalogs_by_name(world: &World) -> Result<()> {
+    for command in ["show fan", "search fan", "resolve fan", "resolve fan --cluster"] {
+        olm(world, &format!("{command} --catalog fans"))?.ended(0)?;
+    }
+    olm(world, "show fan --catalog lamps")?
+        .ended(1)?
+        .says(&["package \"fan\" not found in lamps"])?;
+    olm(world, "show fan --catalog fanz")?.ended(1)?.says(&[
+        "\"fanz\" is neither a file or directory nor a ClusterCatalog",
+        "hint: did you mean \"fans\"?",
+    ])?;
+    olm(world, "updates --catalog fans")?.ended(0)?;
+    let account = "-n fan --service-account fan-installer";
+    olm(world, &format!("rbac fan --catalog fanz {account}"))?
+        .ended(1)?
+        .says(&["did you mean \"fans\"?"])?;
+    olm(world, "rbac absent")?.ended(1)?.says(&[
+        "ClusterExtension \"absent\" not found",
+        "for a package that is not installed, set --namespace and --service-account",
+    ])?;
+    let ca = trusting(world);
+    let role = olm(world, &format!("rbac fan --version 1.0.1 {account} {ca}"))?.ended(0)?;
+    role.prints(&["kind: ClusterRole\n", "name: fan-installer\n"])?;
+    olm(world, "install fan --catalog ./fans --yes")?
+        .ended(1)?
+        .says(&[
+            "cannot install from \"./fans\": a cluster installs from its ClusterCatalogs only",
+            "hint: name a ClusterCatalog: fans, lamps, vases",
+        ])?;
+    // Without --catalog, the catalogs of the cluster.
+    let chosen = olm(world, "resolve fan --cluster --version 1.0.x")?.ended(0)?;
+    chosen.prints(&["version   1.0.1\n", "catalog   fans\n"])?;
+    olm(world, "resolve fan")?.ended(2)?.says(&["--catalog"])?;
+    Ok(())
 }
 
 #[test]

@@ -37,9 +37,10 @@ fn an_impossible_installation_is_refused_before_anything_is_created() -> Result<
         declined(world)?;
         ensure!(world.kubectl(&["get", "namespace", FAN]).is_err());
         ensure!(extensions(world).get_opt(FAN).await?.is_none());
-        olm(world, "get --context nowhere")?
-            .ended(1)?
-            .says(&["cannot use the context `nowhere` of the kubeconfig"])?;
+        olm(world, "get --context nowhere")?.ended(1)?.says(&[
+            "cannot use the context `nowhere` of the kubeconfig",
+            "hint: its contexts are ",
+        ])?;
         an_account_without_rights(world).await
     })
 }
@@ -155,7 +156,7 @@ async fn an_account_without_rights(world: &World) -> Result<()> {
     ])?;
     olm(world, "get breeze")?
         .ended(0)?
-        .prints(&[" Rights  ", " Blocked ", "\nbreeze: "])?;
+        .prints(&[" 1.0.0 (Rights)  ", " Blocked ", "\nbreeze: "])?;
     // A change that waits for a person ends with a status of its own.
     olm(world, &format!("upgrade breeze --version 1.0.1 --wait {ca}"))?
         .ended(4)?
@@ -166,6 +167,13 @@ async fn an_account_without_rights(world: &World) -> Result<()> {
         .says(&["package \"fan\" is installed already, by ClusterExtension \"breeze\""])?;
     olm(world, &format!("install lamp --name breeze --yes {ca}"))?
         .ended(1)?
-        .says(&["ClusterExtension \"breeze\" exists already", "olm upgrade breeze"])?;
+        .says(&[
+            "ClusterExtension \"breeze\" exists already",
+            "--name gives the new one another name",
+        ])?;
+    // Another name does not help where the package is the same.
+    let taken = olm(world, &format!("install fan --name breeze --yes {ca}"))?.ended(1)?;
+    let taken = taken.says(&["exists already", "olm upgrade breeze"])?;
+    ensure!(!taken.said.contains("--name"), "{taken}");
     Ok(())
 }

@@ -266,6 +266,12 @@ async fn missing_images_are_reported_first(
     let url = format!("http://{}/v2/_catalog", to.address);
     let list: Value = reqwest::get(url).await?.json().await?;
     ensure!(list["repositories"] == json!([]), "{list}");
+    let refused = run(folder, "mirror ./broken --to ./never --plain-http")?;
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    ensure!(
+        !folder.join("never").exists(),
+        "a refused mirror leaves a directory"
+    );
     Ok(())
 }
 
@@ -336,7 +342,7 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
 
 /// A part of the catalog to a directory, and from there to a registry.
 async fn through_a_directory(folder: &Path, catalog: &str, from: &Registry, to: &Registry) -> Result<()> {
-    let line = format!("mirror {catalog} greeter@>=1.0.1 --to ./copy --plain-http");
+    let line = format!("mirror wanted={catalog} greeter@>=1.0.1 --to ./copy --plain-http");
     let done = olm(folder, &line)?;
     ensure!(done.contains("3 images: 3 to copy"), "{done}");
     let again = olm(folder, &line)?;
@@ -350,6 +356,16 @@ async fn through_a_directory(folder: &Path, catalog: &str, from: &Registry, to: 
         to.address
     );
     olm(folder, &line)?;
+    // The directory keeps the name, unless another one is given.
+    let is_named = |name: &str| -> Result<bool> {
+        let text = std::fs::read_to_string(folder.join("onward/clustercatalog.yaml"))?;
+        Ok(text.contains(&format!("\n  name: {name}\n")))
+    };
+    ensure!(is_named("wanted")?);
+    olm(folder, &line.replace("./copy", "other=./copy"))?;
+    ensure!(is_named("other")?);
+    let wrong = run(folder, &line.replace("./copy", "Other=./copy"))?;
+    ensure!(wrong.status.code() == Some(1), "{wrong:?}");
     let host = from.address.replace(':', "-");
     let part = format!("{}/onward/{host}/catalogs/samples:v1", to.address);
     ensure!(resolved(folder, "greeter", &part, "--plain-http")? == wanted);

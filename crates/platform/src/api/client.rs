@@ -90,9 +90,12 @@ pub async fn config_in(
             Config::from_kubeconfig(&options).await.map_err(unusable)?
         }
         (Some(path), _) => {
-            let unusable = |source| ClientError::Kubeconfig {
-                path: path.to_owned(),
-                source,
+            let unusable = |source| match missing_file(&source) {
+                Some(path) => ClientError::Missing(path),
+                None => ClientError::Kubeconfig {
+                    path: path.to_owned(),
+                    source,
+                },
             };
             let file = kube::config::Kubeconfig::read_from(path).map_err(unusable)?;
             Config::from_custom_kubeconfig(file, &options)

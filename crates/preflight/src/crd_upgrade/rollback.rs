@@ -4,11 +4,12 @@
 //! It can never drop a version in which objects are stored.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
+use olm_api::text::escape;
 use serde_json::Value;
 
-use super::{Check, Finding, Policy, compare, definition_name};
+use super::version::{RemovedField, removed_fields};
+use super::{Check, Finding, FindingLocation, Policy, compare, definition_name};
 
 /// The effect of a rollback on one definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct CrdRollback {
     pub definition: String,
     /// The effect.
     pub effect: RollbackEffect,
+    /// The fields that go away with their values, those inside one another once.
+    pub removed_fields: Vec<RemovedField>,
 }
 
 /// The effect of a rollback on a definition.
@@ -36,22 +39,73 @@ impl CrdRollback {
     pub fn is_possible(&self) -> bool {
         !matches!(self.effect, RollbackEffect::Impossible(_))
     }
+
+    /// The effects for users, one a line.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let findings = match &self.effect {
+            RollbackEffect::Deleted => {
+                return vec![
+                    "it is deleted with all its objects: the older version does not have it".to_owned(),
+                ];
+            }
+            RollbackEffect::Impossible(findings) => {
+                let lines = findings.iter().map(|finding| &finding.message);
+                return lines
+                    .map(|message| escape(&format!("it cannot go back: {message}")).into_owned())
+                    .collect();
+            }
+            RollbackEffect::Lossy(findings) => findings,
+        };
+        let removed = self.removed_fields.iter();
+        let removed = removed.map(|field| format!("{} ({}) goes away", shown(&field.path), field.version));
+        let others = findings.iter().filter_map(|finding| match &finding.location {
+            FindingLocation::Definition if finding.check == Check::ExistingFieldRemoval => None,
+            FindingLocation::Definition => Some(finding.message.clone()),
+            FindingLocation::Property { path, .. } if self.is_removed(path) => None,
+            FindingLocation::Property { version, path } => {
+                Some(format!("{} ({version}): {}", shown(path), finding.message))
+            }
+        });
+        removed
+            .chain(others)
+            .map(|line| escape(&line).into_owned())
+            .collect()
+    }
+
+    /// Whether a field goes away, alone or with another one around it.
+    fn is_removed(&self, path: &str) -> bool {
+        self.removed_fields
+            .iter()
+            .any(|field| is_within(path, &field.path))
+    }
 }
 
-impl fmt::Display for CrdRollback {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, findings) = match &self.effect {
-            RollbackEffect::Impossible(findings) => ("cannot go back", findings.as_slice()),
-            RollbackEffect::Lossy(findings) => ("loses when it goes back", findings.as_slice()),
-            RollbackEffect::Deleted => ("is deleted with all its objects", &[][..]),
-        };
-        write!(formatter, "CRD {:?} {what}", self.definition)?;
-        for (index, finding) in findings.iter().enumerate() {
-            formatter.write_str(if index == 0 { ": " } else { "\n" })?;
-            finding.fmt(formatter)?;
-        }
-        Ok(())
+/// Whether a path in a schema is another one, or leads further from there.
+fn is_within(path: &str, outer: &str) -> bool {
+    let rest = path.strip_prefix(outer);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// A path in a schema, in the words of users.
+fn shown(path: &str) -> String {
+    match path.strip_prefix("^.") {
+        Some(field) => format!("field {field}"),
+        None => "the object".to_owned(),
     }
+}
+
+/// The removed fields, those inside one another once.
+fn outermost(removed: Vec<RemovedField>) -> Vec<RemovedField> {
+    let mut kept: Vec<RemovedField> = Vec::new();
+    for field in removed {
+        let is_inside =
+            |outer: &RemovedField| outer.version == field.version && is_within(&field.path, &outer.path);
+        if !kept.iter().any(is_inside) {
+            kept.push(field);
+        }
+    }
+    kept
 }
 
 /// The effects of a rollback from the objects of the `current` revision to those of an `older` one, in the order of the
@@ -81,8 +135,11 @@ pub fn rollback_effects<'a>(
             (true, false) => RollbackEffect::Lossy(soft),
             (true, true) => continue,
         };
-        let definition = definition.to_owned();
-        found.push(CrdRollback { definition, effect });
+        found.push(CrdRollback {
+            definition: definition.to_owned(),
+            effect,
+            removed_fields: outermost(removed_fields(live, object)),
+        });
     }
     let kept: BTreeSet<&str> = older.iter().filter_map(definition_name).collect();
     let gone = current
@@ -94,6 +151,7 @@ pub fn rollback_effects<'a>(
             .map(|name| CrdRollback {
                 definition: name.to_owned(),
                 effect: RollbackEffect::Deleted,
+                removed_fields: Vec::new(),
             }),
     );
     found
@@ -127,24 +185,30 @@ mod tests {
     #[test]
     fn a_stored_version_blocks_a_rollback_and_added_fields_are_lost() {
         let text = json!({"a": {"type": "string"}});
-        let more = json!({"a": {"type": "string"}, "b": {}});
+        let more = json!({
+            "a": {"type": "integer"}, "b": {"type": "object", "properties": {"c": {"type": "string"}}},
+        });
         let check = |live: &Value, older: &Value, expected: &[&str]| {
             let current = [live.clone()];
             let found = rollback_effects(&current, std::slice::from_ref(older), |_| Some(live));
-            let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
-            assert_eq!(texts, expected);
+            let lines: Vec<String> = found.iter().flat_map(CrdRollback::lines).collect();
+            assert_eq!(lines, expected);
         };
         let old = definition("x", &["v1"], &text, &["v1"]);
         check(&old, &old, &[]);
+        // A field within one that goes away is not repeated, nor are its type and the like.
         check(
             &definition("x", &["v1"], &more, &["v1"]),
             &old,
-            &["CRD \"x\" loses when it goes back: existingFieldRemoval: removed field : v1.^.b"],
+            &[
+                "field b (v1) goes away",
+                "field a (v1): type changed : \"integer\" -> \"string\"",
+            ],
         );
         check(
             &definition("x", &["v1", "v2"], &more, &["v1", "v2"]),
             &old,
-            &["CRD \"x\" cannot go back: storedVersionRemoval: stored versions removed : [v2]"],
+            &["it cannot go back: stored versions removed : [v2]"],
         );
     }
 
@@ -163,7 +227,8 @@ mod tests {
             found,
             [CrdRollback {
                 definition: "new".to_owned(),
-                effect: RollbackEffect::Deleted
+                effect: RollbackEffect::Deleted,
+                removed_fields: Vec::new(),
             }]
         );
         assert!(found.iter().all(CrdRollback::is_possible));

@@ -78,6 +78,33 @@ pub(super) fn served_ascending(definition: &Value) -> Vec<(&str, &Value)> {
     found
 }
 
+/// A field of a version that the replacement of the definition does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovedField {
+    /// The version.
+    pub version: String,
+    /// The path in the schema, `^.spec.field`.
+    pub path: String,
+}
+
+/// The fields of the versions that both definitions have, as far as only the old one has them.
+pub(super) fn removed_fields(old: &Value, new: &Value) -> Vec<RemovedField> {
+    let mut removed = Vec::new();
+    for (version, schema) in schemas(old) {
+        let Some(replacement) = self::schema(new, version) else {
+            continue;
+        };
+        let kept = flatten(replacement);
+        let gone = flatten(schema).into_iter();
+        let gone = gone.filter(|(place, _)| !kept.contains_key(place));
+        removed.extend(gone.map(|(_, node)| RemovedField {
+            version: version.to_owned(),
+            path: node.path,
+        }));
+    }
+    removed
+}
+
 /// Removed fields and versions, and a changed scope.
 pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
     let finding = |check, message| Finding {
@@ -85,19 +112,15 @@ pub(super) fn definition_findings(old: &Value, new: &Value) -> Vec<Finding> {
         check,
         message,
     };
-    let mut findings = Vec::new();
-    for (version, schema) in schemas(old) {
-        let Some(replacement) = self::schema(new, version) else {
-            continue;
-        };
-        let kept = flatten(replacement);
-        for (place, node) in flatten(schema) {
-            if !kept.contains_key(&place) {
-                let message = format!("removed field : {version}.{}", node.path);
-                findings.push(finding(Check::ExistingFieldRemoval, message));
-            }
-        }
-    }
+    let mut findings: Vec<Finding> = removed_fields(old, new)
+        .into_iter()
+        .map(|RemovedField { version, path }| {
+            finding(
+                Check::ExistingFieldRemoval,
+                format!("removed field : {version}.{path}"),
+            )
+        })
+        .collect();
     let scope = |definition: &Value| text(definition, "/spec/scope").to_owned();
     let (before, after) = (scope(old), scope(new));
     if before != after {

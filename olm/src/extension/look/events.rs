@@ -21,13 +21,14 @@ const NAMESPACE: &str = "default";
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Shows the events about a ClusterExtension and its revisions, the oldest first, also after it was deleted. The API \
-                  server keeps events for an hour unless it is set up otherwise.\n\nExamples:\n  olm events greeter"
+    after_help = "Shows the events about a ClusterExtension and its revisions, the oldest first, also after it was deleted; without \
+                  a name, those about all ClusterExtensions, revisions and ClusterCatalogs. The API server keeps events for an hour \
+                  unless it is set up otherwise.\n\nExamples:\n  olm events\n  olm events greeter"
 )]
 pub(crate) struct Arguments {
-    /// ClusterExtension to look at
+    /// ClusterExtension to look at [default: all]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
-    extension: String,
+    extension: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ObjectFormat,
@@ -37,16 +38,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
-    let name = &arguments.extension;
-    let is_there = cluster.find(name)?.is_some();
-    let found = events(&cluster, name)?;
-    if found.is_empty() && !is_there {
-        let extensions: Api<ClusterExtension> = Api::all(cluster.client.clone());
-        let error = anyhow!("there are no events about a ClusterExtension {name:?}");
-        return Err(error.context(cluster.runtime.block_on(others(&extensions, name))));
-    }
+    let found = match &arguments.extension {
+        Some(name) => of_extension(&cluster, name)?,
+        None => all(&cluster)?,
+    };
     if found.is_empty() && arguments.output == ObjectFormat::Table {
-        note(&format!("there are no events about {name}"));
+        note("there are no events");
         return Ok(Status::Success);
     }
     let names = found
@@ -56,6 +53,31 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         .output
         .print(&list(&found, false)?, names, || text(&found, Timestamp::now()))?;
     Ok(Status::Success)
+}
+
+/// The events about an extension and its revisions; an error if there are none, nor an extension of that name.
+fn of_extension(cluster: &Cluster, name: &str) -> anyhow::Result<Vec<Event>> {
+    let found = events(cluster, name)?;
+    if found.is_empty() && cluster.find(name)?.is_none() {
+        let extensions: Api<ClusterExtension> = Api::all(cluster.client.clone());
+        let error = anyhow!("there are no events about a ClusterExtension {name:?}");
+        return Err(error.context(cluster.runtime.block_on(others(&extensions, name))));
+    }
+    Ok(found)
+}
+
+/// The events about all objects of ours, the oldest first.
+fn all(cluster: &Cluster) -> anyhow::Result<Vec<Event>> {
+    let mut found = Vec::new();
+    for kind in [
+        names::CLUSTER_EXTENSION,
+        names::CLUSTER_OBJECT_SET,
+        names::CLUSTER_CATALOG,
+    ] {
+        found.extend(selected(cluster, &format!("involvedObject.kind={kind}"))?);
+    }
+    found.sort_by_key(last_seen);
+    Ok(found)
 }
 
 /// The events about an extension and its revisions, the oldest first.
@@ -75,9 +97,18 @@ pub(crate) fn events(cluster: &Cluster, name: &str) -> anyhow::Result<Vec<Event>
 }
 
 fn about(cluster: &Cluster, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
+    selected(
+        cluster,
+        &format!("involvedObject.kind={kind},involvedObject.name={name}"),
+    )
+}
+
+/// The events that a field selector selects.
+fn selected(cluster: &Cluster, fields: &str) -> anyhow::Result<Vec<Event>> {
     let api: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
-    let of = ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
-    let listed = cluster.runtime.block_on(api.list(&of));
+    let listed = cluster
+        .runtime
+        .block_on(api.list(&ListParams::default().fields(fields)));
     Ok(listed
         .with_context(|| format!("cannot list the events in namespace {NAMESPACE}"))?
         .items)

@@ -1,6 +1,7 @@
 //! `olm explain`: the state of an extension, its blockers with causes, and the remedy.
 
 mod pods;
+mod steps;
 mod text;
 
 use anyhow::anyhow;
@@ -8,15 +9,14 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use olm_api::ClusterExtension;
 use olm_api::conditions::{READY, VERIFIED, find};
-use olm_api::names::user;
 use olm_api::readiness::{Verdict, verdict};
 use olm_api::updates::{UpdatesStatus, held_back};
 use olm_plan::history::{Entry, history};
-use olm_resolve::{Candidate, Edge};
+use olm_resolve::Candidate;
 use serde::Serialize;
 
 use crate::extension::access::ClusterArguments;
-use crate::extension::choose::{ChosenBundle, Origin, ResolutionInput};
+use crate::extension::choose::{Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
 use crate::extension::lookup::revisions;
 use crate::output::{CommandResult, ObjectFormat, Status, resource_name};
@@ -114,6 +114,9 @@ pub(crate) struct Row {
     pub(crate) is_chosen: bool,
     /// The reasons that exclude it; empty for the chosen one and those that rank below it.
     pub(crate) excluded_by: Vec<String>,
+    /// Whether no update edge leads to it from the installed one.
+    #[serde(skip)]
+    pub(crate) lacks_edge: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
@@ -163,7 +166,7 @@ pub(crate) fn explain(
                 .push(format!("cannot look at the Pods: {error:#}")),
         }
     }
-    explanation.steps = steps(extension, &explanation);
+    explanation.steps = steps::steps(extension, &explanation);
     Ok(explanation)
 }
 
@@ -204,7 +207,7 @@ fn of_status(extension: &ClusterExtension) -> Explanation {
 fn choosing(explanation: &mut Explanation, choice: &ResolutionInput) -> anyhow::Result<()> {
     explanation.choice = match choice.resolve() {
         Ok(chosen) => CatalogChoice {
-            rule: rule(explanation, &chosen),
+            rule: steps::rule(explanation, &chosen),
             bundle: Some(chosen.bundle.metadata.name),
             version: Some(chosen.bundle.metadata.version),
             catalog: Some(chosen.catalog),
@@ -222,6 +225,10 @@ fn choosing(explanation: &mut Explanation, choice: &ResolutionInput) -> anyhow::
                 version: version(one.bundle),
                 catalog: one.catalog.to_owned(),
                 is_chosen: one.is_chosen,
+                lacks_edge: one
+                    .obstacles
+                    .iter()
+                    .any(|obstacle| obstacle.held_back_by() == held_back::EDGE),
                 excluded_by: one.obstacles.iter().map(ToString::to_string).collect(),
             });
             rows.collect()
@@ -235,96 +242,4 @@ fn version(candidate: &Candidate) -> String {
         Ok(version) => version.to_string(),
         Err(_) => "unreadable".to_owned(),
     }
-}
-
-/// The rule that chose a bundle, as text.
-fn rule(explanation: &Explanation, chosen: &ChosenBundle) -> String {
-    let mut limits = Vec::new();
-    if let Some(version) = &explanation.version {
-        limits.push(format!("the version range {version:?}"));
-    }
-    if !explanation.channels.is_empty() {
-        limits.push(format!("the channels {}", explanation.channels.join(", ")));
-    }
-    if chosen.edge.is_some() {
-        limits.push("the update graph".to_owned());
-    }
-    limits.push("the cluster".to_owned());
-    let by = match (&chosen.edge, &explanation.installed) {
-        (Some(Edge::Current), _) => "; it is installed".to_owned(),
-        (Some(edge), Some(installed)) => {
-            let edge = match edge {
-                Edge::Replaces => "replaces",
-                Edge::Skips => "skips",
-                Edge::SkipRange => "skipRange",
-                Edge::Current => "current",
-            };
-            format!("; it follows {installed} by {edge}")
-        }
-        _ => String::new(),
-    };
-    format!("the newest version that {} allow{by}", all(&limits))
-}
-
-/// `a, b and c`.
-fn all(parts: &[String]) -> String {
-    match parts.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-        None => String::new(),
-    }
-}
-
-/// The steps for the user, the most urgent first.
-fn steps(extension: &ClusterExtension, explanation: &Explanation) -> Vec<String> {
-    let name = extension.name();
-    let mut steps = Vec::new();
-    if extension.annotation(user::PAUSED) == Some("true") {
-        steps.push(format!("`olm resume {name}` lets OLM change it again"));
-    }
-    let held = explanation
-        .updates
-        .as_ref()
-        .and_then(|updates| updates.held_back_by.as_deref());
-    match held {
-        Some(held_back::RIGHTS) => {
-            steps.push(format!("`olm rbac {name} | kubectl apply -f -` grants what the account lacks"));
-        }
-        Some(held_back::PIN | held_back::RANGE | held_back::PRERELEASE | held_back::CHANNEL) => {
-            steps.push(format!("`olm upgrade {name} --version RANGE` allows other versions, --channel other channels"));
-        }
-        Some(held_back::EDGE) => steps.push(format!(
-            "no update edge leads there: `olm upgrade {name}` goes to the newest version that can be reached"
-        )),
-        Some(held_back::ROLLOUT) => steps.push(format!(
-            "repair what fails, or `olm rollback {name}` takes it back to an earlier version"
-        )),
-        Some(held_back::CONFIGURATION) => steps.push(format!(
-            "correct spec.config or the annotation that the message names: `kubectl edit clusterextension {name}`"
-        )),
-        Some(held_back::OPERATOR) => steps.push(format!(
-            "wait until the operator allows the upgrade; the annotation {} overrides it",
-            user::UPGRADEABLE_OVERRIDE
-        )),
-        Some(held_back::CRD_UPGRADE_SAFETY) => steps.push(format!(
-            "`olm plan {name}` shows the change of the CRD; the annotation {} admits it",
-            user::CRD_POLICY
-        )),
-        _ => {}
-    }
-    if explanation.updates.is_none() && !explanation.is_ready && explanation.choice.refusal.is_none() {
-        steps.push(format!(
-            "`olm rbac {name}` prints the rights that its account lacks, if any"
-        ));
-    }
-    if !explanation.pods.is_empty() {
-        steps.push(format!(
-            "`kubectl get pods,events -n {}` shows more of the Pods",
-            explanation.namespace
-        ));
-    }
-    if !explanation.is_ready {
-        steps.push(format!("`olm events {name}` shows what happened"));
-    }
-    steps
 }

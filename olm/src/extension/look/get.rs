@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use olm_api::ClusterExtension;
 use olm_api::conditions::{READY, find};
+use olm_api::updates::UpdatesStatus;
 
 use super::{NONE, age, first_line, list};
 use crate::extension::access::{ClusterArguments, unlisted};
@@ -17,9 +18,10 @@ use crate::output::{CommandResult, ObjectFormat, Status, note, resource_name};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "INSTALLED is the version that is installed, WANTED the version or range that spec asks for. UPDATE is the newest \
-                  version where it is newer, HELD BACK BY what holds it back. Below the table stands why an extension is not \
-                  ready.\n\nExamples:\n  olm get\n  olm get greeter -o yaml"
+    after_help = "INSTALLED is the version that is installed, WANTED the version or range that spec asks for. NEXT is the version \
+                  of the next upgrade, NEWEST the newest version of the catalogs. HELD BACK names one of them, and what holds it \
+                  back in one word: `olm updates` and `olm explain` say more. Below the table stands why an extension is not \
+                  ready, and what its next upgrade waits for.\n\nExamples:\n  olm get\n  olm get greeter -o yaml"
 )]
 pub(crate) struct Arguments {
     /// ClusterExtension to show [default: all]
@@ -68,11 +70,14 @@ fn text(extensions: &[ClusterExtension], now: Timestamp) -> String {
         let filter = extension.spec.source.catalog.as_ref();
         let installed = status.and_then(|status| status.install.as_ref());
         let updates = status.and_then(|status| status.updates.as_ref());
-        let newest = updates.and_then(|updates| updates.newest.as_ref().or(updates.next.as_ref()));
+        let next = updates.and_then(|updates| updates.next.as_ref());
+        let newest = updates.and_then(|updates| updates.newest.as_ref()).or(next);
         let ready = find(extension.conditions(), READY);
         let is_ready = ready.is_some_and(|ready| ready.status == "True");
         if let Some(ready) = ready.filter(|_| !is_ready) {
             let _ = writeln!(notes, "{}: {}", extension.name(), first_line(&ready.message));
+        } else if let Some(line) = updates.and_then(waits_for) {
+            let _ = writeln!(notes, "{}: {line}", extension.name());
         }
         let cell = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or(NONE).to_owned();
         rows.push(vec![
@@ -80,8 +85,9 @@ fn text(extensions: &[ClusterExtension], now: Timestamp) -> String {
             cell(filter.map(|filter| filter.package_name.as_str())),
             cell(installed.map(|install| install.bundle.version.as_str())),
             cell(filter.and_then(|filter| filter.version.as_deref())),
+            cell(next.map(|next| next.version.as_str())),
             cell(newest.map(|newest| newest.version.as_str())),
-            cell(updates.and_then(|updates| updates.held_back_by.as_deref())),
+            cell(updates.and_then(held).as_deref()),
             cell(ready.map(|ready| ready.status.as_str())),
             match (extension.is_deleting(), ready) {
                 (true, _) => "Deleting".to_owned(),
@@ -95,13 +101,30 @@ fn text(extensions: &[ClusterExtension], now: Timestamp) -> String {
         "PACKAGE",
         "INSTALLED",
         "WANTED",
-        "UPDATE",
-        "HELD BACK BY",
+        "NEXT",
+        "NEWEST",
+        "HELD BACK",
         "READY",
         "STATUS",
         "AGE",
     ];
     format!("{}{notes}", table(&heads, &rows))
+}
+
+/// The version that is held back, and the reason in one word: that of the next upgrade, otherwise the newest.
+fn held(updates: &UpdatesStatus) -> Option<String> {
+    let by = updates.held_back_by.as_ref()?;
+    Some(match updates.next.as_ref().or(updates.newest.as_ref()) {
+        Some(bundle) => format!("{} ({by})", bundle.version),
+        None => by.clone(),
+    })
+}
+
+/// What the next upgrade waits for; `None` if there is none, or nothing holds it back.
+fn waits_for(updates: &UpdatesStatus) -> Option<String> {
+    let next = updates.next.as_ref().filter(|_| updates.held_back_by.is_some())?;
+    let why = first_line(&updates.message);
+    Some(format!("the upgrade to {} waits: {why}", next.version))
 }
 
 #[cfg(test)]
@@ -151,10 +174,34 @@ mod tests {
         let bare = ClusterExtension::new("new", ClusterExtensionSpec::default());
         assert_eq!(
             text(&[bare, greeter], Timestamp::from_second(90).unwrap()),
-            "NAME     PACKAGE  INSTALLED  WANTED  UPDATE  HELD BACK BY  READY  STATUS   AGE\n\
-             new      -        -          -       -       -             -      -        -\n\
-             greeter  greeter  1.0.1      1.0.x   2.0.0   Range         False  Blocked  90s\n\
+            "NAME     PACKAGE  INSTALLED  WANTED  NEXT  NEWEST  HELD BACK      READY  STATUS   AGE\n\
+             new      -        -          -       -     -       -              -      -        -\n\
+             greeter  greeter  1.0.1      1.0.x   -     2.0.0   2.0.0 (Range)  False  Blocked  90s\n\
              greeter: it lacks permissions:\n"
         );
+    }
+
+    #[test]
+    fn the_reason_is_that_of_the_next_upgrade_before_that_of_the_newest_version() {
+        let bundle = |version: &str| AvailableBundle {
+            version: version.to_owned(),
+            ..AvailableBundle::default()
+        };
+        let mut updates = UpdatesStatus {
+            next: Some(bundle("1.1.0")),
+            newest: Some(bundle("2.0.0")),
+            held_back_by: Some(held_back::APPROVAL.to_owned()),
+            message: "it needs an approval\nanother reason".to_owned(),
+        };
+        assert_eq!(held(&updates).as_deref(), Some("1.1.0 (Approval)"));
+        assert_eq!(
+            waits_for(&updates).as_deref(),
+            Some("the upgrade to 1.1.0 waits: it needs an approval")
+        );
+        updates.next = None;
+        assert_eq!(held(&updates).as_deref(), Some("2.0.0 (Approval)"));
+        assert_eq!(waits_for(&updates), None);
+        updates.newest = None;
+        assert_eq!(held(&updates).as_deref(), Some("Approval"));
     }
 }

@@ -123,7 +123,7 @@ pub(crate) fn is_same(seen: &ClusterExtension, current: &ClusterExtension) -> bo
 }
 
 /// The place of the catalog filter in a patch.
-const SOURCE: &str = "/spec/source/catalog";
+pub(super) const SOURCE: &str = "/spec/source/catalog";
 
 /// A merge patch that pins the extension to a version and allows findings of these checks of definitions. It requires
 /// the extension that was read. The version may be in another channel than the present one, so channels are ignored
@@ -224,7 +224,8 @@ pub(crate) fn restoration_of(extension: &ClusterExtension) -> Option<Value> {
     }))
 }
 
-fn channels(extension: &ClusterExtension) -> &[String] {
+/// The channels in the spec.
+pub(super) fn channels(extension: &ClusterExtension) -> &[String] {
     let source = extension.spec.source.catalog.as_ref();
     source.map_or(&[], |source| source.channels.as_slice())
 }

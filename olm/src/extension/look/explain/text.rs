@@ -184,6 +184,7 @@ mod tests {
             catalog: "one".to_owned(),
             is_chosen,
             excluded_by: excluded_by.iter().map(|&why| why.to_owned()).collect(),
+            lacks_edge: false,
         }
     }
 
