@@ -67,7 +67,7 @@ impl ContentError {
                     PullError::Policy { .. } | PullError::Place { .. } => "policy",
                     _ => "image",
                 },
-                UnpackError::Label(_) | UnpackError::Directory(_) => "image",
+                UnpackError::Label(_) | UnpackError::Directory(_) | UnpackError::GivenDirectory(_) => "image",
                 UnpackError::Load(_) => "load",
                 UnpackError::Store(_) => "store",
                 UnpackError::Stopped => "stopped",

@@ -380,6 +380,7 @@ async fn fetch(
         catalog: name.to_owned(),
         origin,
         modified,
+        directory: None,
     };
     match context.contents.fetch(pinned, destination, rules, stop).await {
         Ok((snapshot, pull)) => {

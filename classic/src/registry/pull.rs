@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use jiff::Timestamp;
 use kube::Client;
+use olm_classic::cluster::text;
 use olm_image::{Access, Images, Pinned, PullError};
 use olm_serve::{
     CatalogImages, Commit, Destination, Findings, ImageKind, Origin, Store, StoreError, StoreLimits,
@@ -13,6 +14,7 @@ use olm_serve::{
 };
 use parking_lot::Mutex;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::access::{AccessError, Accesses, Puller, options, parse};
@@ -48,6 +50,11 @@ impl ContentError {
         matches!(self, Self::Unpack(error) if error.is_about_content())
     }
 
+    /// Whether the image lacks the directory that [`CatalogImage`] names.
+    pub fn is_about_directory(&self) -> bool {
+        matches!(self, Self::Unpack(UnpackError::GivenDirectory(_)))
+    }
+
     /// Whether it is an image with a database, which only its own program can serve.
     pub fn is_about_database(&self) -> bool {
         matches!(self, Self::Unpack(UnpackError::Label(ImageKind::Database)))
@@ -57,6 +64,35 @@ impl ContentError {
 impl From<PullError> for ContentError {
     fn from(error: PullError) -> Self {
         Self::Pull(Box::new(error))
+    }
+}
+
+/// The catalog that an image holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CatalogImage {
+    /// The reference of the image.
+    pub reference: String,
+    /// The directory of the catalog; `None` for the one that the label of the image names.
+    pub directory: Option<String>,
+}
+
+impl CatalogImage {
+    /// The image of a CatalogSource as it is on the wire.
+    pub fn of(source: &Value) -> Self {
+        let directory = text(source, "/spec/grpcPodConfig/extractContent/catalogDir");
+        Self {
+            reference: text(source, "/spec/image").to_owned(),
+            directory: (!directory.is_empty()).then(|| directory.to_owned()),
+        }
+    }
+
+    /// The name in the store of this catalog in an image with a digest.
+    pub fn store_name(&self, pinned: &Pinned) -> String {
+        let digest = pinned.digest().to_string().replace(':', "-");
+        match &self.directory {
+            None => digest,
+            Some(directory) => format!("{digest}-{}", hex::encode(Sha256::digest(directory))),
+        }
     }
 }
 
@@ -122,10 +158,10 @@ impl Contents {
     /// The image cannot be pulled, is no catalog, or is not stored.
     pub async fn fetch(
         &self,
-        reference: &str,
+        image: &CatalogImage,
         resolved: &Resolved,
     ) -> Result<Arc<StoredCatalog>, ContentError> {
-        let name = store_name(&resolved.pinned);
+        let name = image.store_name(&resolved.pinned);
         let turn = {
             let mut fetching = self.fetching.lock();
             fetching.retain(|_, turn| turn.strong_count() > 0);
@@ -148,10 +184,11 @@ impl Contents {
         let destination = Destination {
             catalog: name.clone(),
             origin: Origin {
-                requested: reference.to_owned(),
+                requested: image.reference.clone(),
                 resolved: resolved.pinned.to_string(),
             },
             modified: None,
+            directory: image.directory.clone(),
         };
         let (snapshot, pull) = self
             .images
@@ -223,19 +260,14 @@ pub struct Resolved {
     access: Access,
 }
 
-/// The name of an image's content in the store.
-pub fn store_name(pinned: &Pinned) -> String {
-    pinned.digest().to_string().replace(':', "-")
-}
-
 fn write(store: &Arc<Store>, name: &str, blobs: &[Value]) -> Result<(), StoreError> {
-    let text = |blob: &Value, key: &str| {
+    let key_of = |blob: &Value, key: &str| {
         let found = blob.get(key).and_then(Value::as_str);
         found.unwrap_or_default().to_owned()
     };
     let mut writer = store.begin(name)?;
     for blob in blobs {
-        let keys = ["schema", "package", "name"].map(|key| text(blob, key));
+        let keys = ["schema", "package", "name"].map(|key| key_of(blob, key));
         let [schema, package, name] = &keys;
         writer.push(schema, package, name, blob.to_string().as_bytes())?;
     }

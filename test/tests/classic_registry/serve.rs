@@ -135,6 +135,61 @@ fn an_image_that_cannot_be_served_is_said_and_recovers() -> Result<()> {
 }
 
 #[test]
+fn a_source_names_the_directory_of_its_catalog() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        stage.namespace("directory")?;
+        let files = std::collections::BTreeMap::from([
+            ("elsewhere/catalog.json".to_owned(), blobs(&["e"]).into_bytes()),
+            ("other/catalog.json".to_owned(), blobs(&["o"]).into_bytes()),
+        ]);
+        let label = ("operators.operatorframework.io.index.configs.v1", "/other");
+        let registry = stage.lab.registry()?.to_owned();
+        stage.lab.push("directory:plain", &files, &[]).await?;
+        stage.lab.push("directory:labelled", &files, &[label]).await?;
+        let spec = |tag: &str, directory: &str| {
+            json!({
+                "sourceType": "grpc", "image": format!("{registry}/directory:{tag}"),
+                "grpcPodConfig": {"extractContent": {"catalogDir": directory}},
+            })
+        };
+        let packages = async |name: &str| -> Result<Vec<String>> {
+            Ok(stage.client("directory", name).await?.list_packages().await?)
+        };
+
+        let plain = stage.source("directory", "plain", spec("plain", "/elsewhere"))?;
+        stage.connected(&plain, "READY").await?;
+        assert_eq!(packages("plain").await?, ["e"]);
+
+        // It counts more than the label of the image, and two directories of one image are two catalogs.
+        let labelled = stage.source("directory", "labelled", spec("labelled", "/elsewhere/"))?;
+        let other = json!({"sourceType": "grpc", "image": format!("{registry}/directory:labelled")});
+        let by_label = stage.source("directory", "by-label", other)?;
+        for source in [&labelled, &by_label] {
+            stage.connected(source, "READY").await?;
+        }
+        assert_eq!(packages("labelled").await?, ["e"]);
+        assert_eq!(packages("by-label").await?, ["o"]);
+
+        // A directory that is not there is named, and the old content stays until there is a good one.
+        let why = |found: &Value| found["status"]["message"].as_str().unwrap_or_default().to_owned();
+        stage.source("directory", "plain", spec("plain", "/nowhere"))?;
+        let found = stage
+            .becomes("the directory is missing", &plain, |found| {
+                why(found).contains("nowhere")
+            })
+            .await?;
+        let hint = "catalog image has no directory \"/nowhere\"; correct `spec.grpcPodConfig.extractContent.catalogDir`";
+        assert!(why(&found).ends_with(hint), "{found}");
+        assert_eq!(packages("plain").await?, ["e"]);
+        stage.source("directory", "plain", spec("plain", "other"))?;
+        eventually("the other directory is served", SOON, async || {
+            Ok((packages("plain").await? == ["o"]).then_some(()))
+        })
+        .await
+    })
+}
+
+#[test]
 fn sources_with_the_same_digest_share_the_content() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.namespace("shared")?;

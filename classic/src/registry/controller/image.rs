@@ -6,7 +6,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_api::names::REGISTRY_POD;
 use olm_classic::catalog_source::Source;
-use olm_classic::cluster::text;
 use olm_image::Rules;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
@@ -17,14 +16,14 @@ use super::report::{report, serve, serve_catalog};
 use super::state::{PersistedSource, ServedCatalog};
 use crate::registry::Key;
 use crate::registry::access::Puller;
-use crate::registry::pull::{ContentError, store_name};
+use crate::registry::pull::{CatalogImage, ContentError};
 
 /// The shortest time between two questions for a newer image.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
 
 /// Fetches the image of a source where that is due.
 pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> Outcome {
-    let reference = text(source.object, "/spec/image");
+    let wanted = CatalogImage::of(source.object);
     let puller = Puller::of(source.object, context.policies.of_cluster());
     context.sources.with(key, |source| {
         source.remote = None;
@@ -37,13 +36,13 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
         context.sources.with(key, |source| source.fault = Some(fault));
         return Outcome::Failed;
     }
-    restore(context, key, reference, &puller);
+    restore(context, key, &wanted, &puller);
     let due = next_poll(context, key, source);
     let is_current = context.sources.with(key, |source| {
         let served = source.served.as_ref();
         source.fault.is_none()
             && served.is_some_and(|served| {
-                served.is_confirmed && served.wanted == reference && served.puller == puller
+                served.is_confirmed && served.wanted == wanted && served.puller == puller
             })
     });
     if is_current && due.is_none_or(|due| !due.is_zero()) {
@@ -57,7 +56,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
             tracing::debug!(error = failure.message, "cannot report on a CatalogSource");
         }
     }
-    let fetched = fetch(context, key, reference, &puller).await;
+    let fetched = fetch(context, key, &wanted, &puller).await;
     context
         .sources
         .with(key, |source| source.asked = Some(Timestamp::now()));
@@ -68,14 +67,8 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
         }
         Err(ContentError::Stopped) => Outcome::Done,
         Err(error) => {
-            let hint = if error.is_about_database() {
-                format!(
-                    "; or set the annotation {REGISTRY_POD} to \"true\", so that a Pod of the image serves it"
-                )
-            } else {
-                String::new()
-            };
-            let fault = format!("cannot serve catalog image {reference}: {}{hint}", chain(&error));
+            let (image, hint) = (&wanted.reference, hint(&error));
+            let fault = format!("cannot serve catalog image {image}: {}{hint}", chain(&error));
             tracing::warn!(
                 namespace = key.0,
                 name = key.1,
@@ -88,21 +81,33 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     }
 }
 
+/// What a user can change about the CatalogSource.
+fn hint(error: &ContentError) -> String {
+    if error.is_about_database() {
+        format!("; or set the annotation {REGISTRY_POD} to \"true\", so that a Pod of the image serves it")
+    } else if error.is_about_directory() {
+        "; correct `spec.grpcPodConfig.extractContent.catalogDir`".to_owned()
+    } else {
+        String::new()
+    }
+}
+
 /// Serves the content of the source from before the process was started, until the registry names the newest.
-fn restore(context: &Context, key: &Key, wanted: &str, puller: &Puller) {
+fn restore(context: &Context, key: &Key, wanted: &CatalogImage, puller: &Puller) {
     let (is_empty, uid) = context
         .sources
         .with(key, |source| (source.served.is_none(), source.uid.clone()));
-    let kept = context.sources.kept(key).filter(|kept| {
-        is_empty && kept.uid == uid && kept.wanted == wanted && kept.secrets == puller.secrets
-    });
+    let kept = context
+        .sources
+        .kept(key)
+        .filter(|kept| is_empty && kept.uid == uid && kept.is_of(wanted) && kept.secrets == puller.secrets);
     let Some(kept) = kept else { return };
     if let Some(content) = context
         .contents()
         .and_then(|contents| contents.stored(&kept.name))
     {
         let served = ServedCatalog {
-            wanted: wanted.to_owned(),
+            wanted: wanted.clone(),
             // Which rules it satisfied is not known.
             puller: Puller {
                 rules: Rules::default(),
@@ -116,10 +121,15 @@ fn restore(context: &Context, key: &Key, wanted: &str, puller: &Puller) {
     }
 }
 
-async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -> Result<(), ContentError> {
+async fn fetch(
+    context: &Context,
+    key: &Key,
+    wanted: &CatalogImage,
+    puller: &Puller,
+) -> Result<(), ContentError> {
     let contents = context.contents().ok_or(ContentError::Stopped)?;
-    let resolved = contents.resolve(reference, puller).await?;
-    let name = store_name(&resolved.pinned);
+    let resolved = contents.resolve(&wanted.reference, puller).await?;
+    let name = wanted.store_name(&resolved.pinned);
     let uid = context.sources.with(key, |source| {
         // Refused content may be fetched again once it differs.
         source.refused.take_if(|(refused, _)| *refused != name);
@@ -137,7 +147,7 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
         if let Some((_, fault)) = context.sources.with(key, |source| source.refused.clone()) {
             return Err(ContentError::Refused(fault));
         }
-        let fetched = contents.fetch(reference, &resolved).await;
+        let fetched = contents.fetch(wanted, &resolved).await;
         fetched.inspect_err(|error| {
             if error.is_about_content() {
                 let refused = (name.clone(), chain(error));
@@ -147,13 +157,14 @@ async fn fetch(context: &Context, key: &Key, reference: &str, puller: &Puller) -
     };
     let kept = PersistedSource {
         uid,
-        wanted: reference.to_owned(),
+        wanted: wanted.reference.clone(),
+        directory: wanted.directory.clone(),
         secrets: puller.secrets.clone(),
         name: name.clone(),
     };
     context.sources.keep(key, kept);
     let served = ServedCatalog {
-        wanted: reference.to_owned(),
+        wanted: wanted.clone(),
         puller: puller.clone(),
         content: catalog,
         name,

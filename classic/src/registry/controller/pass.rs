@@ -21,6 +21,7 @@ use super::report::{dialled, report, serve, serve_catalog, waking};
 use super::state::{ServedCatalog, TrackedSource};
 use crate::registry::Key;
 use crate::registry::access::Puller;
+use crate::registry::pull::CatalogImage;
 
 /// The pause until the newer version of an object is here.
 const STALE: Duration = Duration::from_millis(200);
@@ -210,7 +211,7 @@ async fn config_map(context: &Context, key: &Key, name: &str, known: ConfigMapSt
     match contents.put(&stored, found.blobs).await {
         Ok(catalog) => {
             let served = ServedCatalog {
-                wanted: name.to_owned(),
+                wanted: CatalogImage::default(),
                 puller: Puller::default(),
                 content: catalog,
                 name: stored,

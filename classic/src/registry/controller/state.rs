@@ -13,6 +13,7 @@ use super::remote::{Remote, State};
 use crate::registry::Key;
 use crate::registry::access::Puller;
 use crate::registry::catalog::StoredCatalog;
+use crate::registry::pull::CatalogImage;
 use crate::registry::server::Listener;
 
 /// The file with the state that outlives the process.
@@ -21,8 +22,8 @@ const FILE: &str = "sources.json";
 /// The catalog that a source serves.
 #[derive(Debug, Clone)]
 pub(super) struct ServedCatalog {
-    /// The requested reference of an image, or the requested ConfigMap.
-    pub(super) wanted: String,
+    /// The requested image; none for a ConfigMap.
+    pub(super) wanted: CatalogImage,
     /// The rights that it was pulled with, and the rules that it satisfied.
     pub(super) puller: Puller,
     /// The content.
@@ -105,8 +106,17 @@ pub(in crate::registry) struct NoContent {
 pub(super) struct PersistedSource {
     pub(super) uid: String,
     pub(super) wanted: String,
+    #[serde(default)]
+    pub(super) directory: Option<String>,
     pub(super) secrets: Vec<String>,
     pub(super) name: String,
+}
+
+impl PersistedSource {
+    /// Whether it is the content of this image.
+    pub(super) fn is_of(&self, wanted: &CatalogImage) -> bool {
+        self.wanted == wanted.reference && self.directory == wanted.directory
+    }
 }
 
 /// The states of all sources.

@@ -76,7 +76,10 @@ fn spec() -> Schema {
 
 fn pod_config() -> Schema {
     let extract = object("Take the catalog out of the image and serve it with another program.")
-        .required("catalogDir", string("The folder with the catalog."))
+        .required(
+            "catalogDir",
+            string("The directory of the catalog in the image, before the one that its label names."),
+        )
         .property("cacheDir", string("The folder with the cache."));
     object("How the Pod of the catalog runs, where it has one.")
         .property("affinity", affinity())

@@ -72,6 +72,9 @@ pub enum UnpackError {
     /// The image has no such directory.
     #[error("catalog image has no directory {0:?}, which its label {CONFIGS_LABEL:?} names")]
     Directory(String),
+    /// The image has no such directory, which the destination names.
+    #[error("catalog image has no directory {0:?}")]
+    GivenDirectory(String),
     /// The catalog cannot be loaded.
     #[error("error walking FBC root")]
     Load(#[source] IngestError),
@@ -98,7 +101,7 @@ impl UnpackError {
     /// Whether the image itself is faulty: the same digest always fails in the same way.
     pub fn is_about_content(&self) -> bool {
         match self {
-            Self::Label(_) | Self::Directory(_) => true,
+            Self::Label(_) | Self::Directory(_) | Self::GivenDirectory(_) => true,
             Self::Pull(error) => !error.is_retryable(),
             Self::Load(error) => match error {
                 IngestError::Blob { .. } => true,
@@ -143,6 +146,8 @@ pub struct Destination {
     pub origin: Origin,
     /// The time when this content appeared; now if unknown.
     pub modified: Option<Timestamp>,
+    /// The directory of the catalog in the image; `None` for the one that the label of the image names.
+    pub directory: Option<String>,
 }
 
 /// Fetches catalog images into a store.
@@ -191,7 +196,7 @@ impl CatalogImages {
     ) -> Result<(Arc<Snapshot>, Pull), UnpackError> {
         let began = Instant::now();
         let pulled = tokio::select! {
-            pulled = self.pull(pinned, access) => pulled?,
+            pulled = self.pull(pinned, access, destination.directory.as_deref()) => pulled?,
             () = stop.cancelled() => return Err(UnpackError::Stopped),
         };
         let pull = Pull {
@@ -210,13 +215,17 @@ impl CatalogImages {
             .map(|snapshot| (snapshot, pull))
     }
 
-    async fn pull(&self, pinned: &Pinned, access: &Access) -> Result<Pulled, UnpackError> {
+    async fn pull(
+        &self,
+        pinned: &Pinned,
+        access: &Access,
+        given: Option<&str>,
+    ) -> Result<Pulled, UnpackError> {
         let image = self.images.image(pinned, access, &self.limits).await?;
-        let directory = image
-            .labels()
-            .get(CONFIGS_LABEL)
+        let directory = given
+            .or_else(|| image.labels().get(CONFIGS_LABEL).map(String::as_str))
             .ok_or_else(|| UnpackError::Label(ImageKind::of(image.labels())))?
-            .clone();
+            .to_owned();
         let selection = match directory.trim_matches('/') {
             "" | "." => Selection::Everything,
             below => Selection::Below(vec![below.to_owned()]),
@@ -232,6 +241,9 @@ impl CatalogImages {
                 directory,
                 bytes: image.transfer_bytes(),
             }),
+            Resolved::File(_) | Resolved::Missing if given.is_some() => {
+                Err(UnpackError::GivenDirectory(directory))
+            }
             Resolved::File(_) | Resolved::Missing => Err(UnpackError::Directory(directory)),
         }
     }
