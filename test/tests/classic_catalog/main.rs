@@ -3,6 +3,7 @@
 
 mod bundles;
 mod catalogs;
+mod definitions;
 mod failed;
 mod hub;
 mod install;
