@@ -360,6 +360,10 @@ pub const REGISTRY_POD: &str = "olm.operatorframework.io/registry-pod";
 /// value `true`. Its certificate must come from an authority of the system or of `--pull-cas-dir`.
 pub const REGISTRY_TLS: &str = "olm.operatorframework.io/registry-tls";
 
+/// The annotation of the EndpointSlice of a registry of OLM classic that names the content that is served: it changes
+/// with the content, and only then.
+pub const CATALOG_CONTENT_ANNOTATION: &str = "olm.operatorframework.io/catalog-content";
+
 /// The annotation of an InstallPlan of OLM classic with the images of its bundles by digest: a JSON object, by the
 /// references of its lookups.
 pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-images";

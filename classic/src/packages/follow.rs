@@ -139,7 +139,8 @@ impl<C: Connect> Follower<C> {
             self.index.remove(namespace, name);
             return Outcome::Done;
         };
-        let (of, interval) = (relevant(source, &address), interval(&cluster, self.interval));
+        let of = relevant(source, &address, endpoint::content(&cluster, source));
+        let interval = interval(&cluster, self.interval);
         if let Some(left) = self.left(key, &of, interval) {
             return Outcome::After(left);
         }
@@ -195,14 +196,20 @@ fn is_broken(source: &Value) -> bool {
     BROKEN.contains(&text(source, "/status/connectionState/lastObservedState"))
 }
 
-/// Fields of a CatalogSource that change its packages: those that they show, the address of its registry, and the signs
-/// that the registry serves new content.
-fn relevant(source: &Value, address: &str) -> Value {
-    json!([
-        address,
+/// Facts of a CatalogSource that change its packages: what they show of it, and the name of its content. Where that is
+/// not known, the address of its registry, and the signs that the registry may serve new content.
+fn relevant(source: &Value, address: &str, content: Option<&str>) -> Value {
+    let shown = [
         source.pointer("/metadata/uid"),
         source.pointer("/metadata/labels"),
         source.pointer("/spec"),
+    ];
+    if let Some(content) = content {
+        return json!([shown, content]);
+    }
+    json!([
+        shown,
+        address,
         source.pointer("/status/connectionState"),
         source.pointer("/status/latestImageRegistryPoll"),
         source.pointer("/status/registryService"),
@@ -341,6 +348,34 @@ mod tests {
             self.follower.store.take(&kinds::CATALOG_SOURCE, source);
         }
 
+        /// Serves content of a CatalogSource `c` with an image, which was polled at a time.
+        fn serve(&mut self, port: u16, content: &str, polled: &str) {
+            self.versions += 1;
+            let version = self.versions.to_string();
+            let source = json!({
+                "metadata": {"namespace": "olm", "name": "c", "resourceVersion": version},
+                "spec": {"sourceType": "grpc", "image": "i"},
+                "status": {
+                    "connectionState": {"lastObservedState": "READY", "lastConnect": polled},
+                    "latestImageRegistryPoll": polled,
+                },
+            });
+            let labels = json!({
+                names::SERVICE_NAME_LABEL: "c", names::SLICE_MANAGER_LABEL: names::SLICE_MANAGER,
+                names::MANAGED_LABEL: "true",
+            });
+            let slice = json!({
+                "metadata": {
+                    "namespace": "olm", "name": "c", "resourceVersion": version, "labels": labels,
+                    "annotations": {names::CATALOG_CONTENT_ANNOTATION: content},
+                },
+                "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}],
+                "ports": [{"name": "grpc", "port": port}],
+            });
+            self.follower.store.take(&kinds::CATALOG_SOURCE, source);
+            self.follower.store.take(&kinds::ENDPOINT_SLICE, slice);
+        }
+
         async fn pass(&self, name: &str) -> Outcome {
             self.follower.pass(("olm".to_owned(), name.to_owned())).await
         }
@@ -371,6 +406,23 @@ mod tests {
         tokio::time::sleep(Duration::from_hours(13)).await;
         assert_eq!(world.pass("c").await, fresh);
         assert_eq!(world.asked(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_catalog_with_named_content_is_asked_when_that_changes_and_at_no_poll() {
+        let mut world = World::new(&[("10.0.0.1:1", &["a"]), ("10.0.0.1:2", &["b"])]);
+        world.serve(1, "first", "1");
+        world.pass("c").await;
+        assert_eq!((world.names(), world.asked()), (vec!["a".to_owned()], 1));
+        // A poll, and a restart of catalog-operator: the content is the same.
+        for (port, polled) in [(1, "2"), (2, "3")] {
+            world.serve(port, "first", polled);
+            world.pass("c").await;
+            assert_eq!(world.asked(), 1);
+        }
+        world.serve(2, "second", "3");
+        world.pass("c").await;
+        assert_eq!((world.names(), world.asked()), (vec!["b".to_owned()], 2));
     }
 
     #[tokio::test(start_paused = true)]

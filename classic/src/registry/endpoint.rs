@@ -1,7 +1,7 @@
 //! Address of the registry of a CatalogSource.
 
-use olm_classic::catalog_source::Source;
-use olm_classic::cluster::{Cluster, items, label, text};
+use olm_classic::catalog_source::{Source, SourceKind};
+use olm_classic::cluster::{Cluster, annotation, items, label, text};
 use olm_classic::names;
 use serde_json::Value;
 
@@ -20,10 +20,30 @@ pub fn find(cluster: &Cluster, source: &Value) -> Option<String> {
     if text(source.object, "/spec/address") == address {
         return Some(source.target());
     }
+    let found = slices(&source).find_map(endpoint);
+    Some(found.unwrap_or(address))
+}
+
+/// The name of the content that catalog-operator serves for a source; `None` for a registry elsewhere.
+pub fn content<'a>(cluster: &'a Cluster, source: &'a Value) -> Option<&'a str> {
+    let source = Source {
+        object: source,
+        cluster,
+    };
+    if source.source_kind().ok()? == SourceKind::Address {
+        return None;
+    }
+    let mut slices =
+        slices(&source).filter(|slice| label(slice, names::SLICE_MANAGER_LABEL) == names::SLICE_MANAGER);
+    let content = annotation(slices.next()?, names::CATALOG_CONTENT_ANNOTATION);
+    (!content.is_empty()).then_some(content)
+}
+
+/// The slices of the Service of a source.
+fn slices<'a>(source: &Source<'a>) -> impl Iterator<Item = &'a Value> + use<'a> {
     let (namespace, service) = (text(source.object, "/metadata/namespace"), source.service_name());
-    let slices = cluster.in_namespace("EndpointSlice", namespace);
-    let mut slices = slices.filter(|slice| label(slice, names::SERVICE_NAME_LABEL) == service);
-    Some(slices.find_map(endpoint).unwrap_or(address))
+    let slices = source.cluster.in_namespace("EndpointSlice", namespace);
+    slices.filter(move |slice| label(slice, names::SERVICE_NAME_LABEL) == service)
 }
 
 /// The first ready endpoint of a slice.

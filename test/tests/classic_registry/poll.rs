@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use olm_test::world::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, SOON, blobs};
+use crate::stage::{CLUSTER, SOON, blobs, slice};
 
 #[test]
 fn a_new_digest_is_served_after_the_interval() -> Result<()> {
@@ -25,6 +25,19 @@ fn a_new_digest_is_served_after_the_interval() -> Result<()> {
         let first = asked(&found).context("nothing says when the registry was asked")?;
         let client = stage.client("polled", "catalog").await?;
         assert_eq!(client.list_packages().await?, ["old"]);
+        let content = async || -> Result<Value> {
+            let slice = stage.get(&slice("polled", "catalog")).await?.context("no EndpointSlice")?;
+            Ok(slice["metadata"]["annotations"]["olm.operatorframework.io/catalog-content"].clone())
+        };
+        let named = content().await?;
+        assert!(named.is_string(), "{named}");
+        let again = stage
+            .becomes("the registry is asked again", &source, |found| {
+                asked(found).is_some_and(|time| time > first)
+            })
+            .await?;
+        let again = asked(&again).context("nothing says when the registry was asked")?;
+        assert_eq!(content().await?, named, "the content is the same");
 
         stage
             .lab
@@ -38,9 +51,13 @@ fn a_new_digest_is_served_after_the_interval() -> Result<()> {
         .await?;
         stage
             .becomes("the time of the question is newer", &source, |found| {
-                asked(found).is_some_and(|time| time > first)
+                asked(found).is_some_and(|time| time > again)
             })
             .await?;
+        eventually("the content has another name", SOON, async || {
+            Ok((content().await? != named).then_some(()))
+        })
+        .await?;
 
         stage.source("polled", "catalog", spec("soon"))?;
         stage

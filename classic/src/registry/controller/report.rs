@@ -52,6 +52,7 @@ struct SourceState {
     connection: &'static str,
     fault: Option<String>,
     polled: Option<Timestamp>,
+    content: Option<String>,
     port: Option<u16>,
 }
 
@@ -74,6 +75,7 @@ impl SourceState {
             connection,
             fault,
             polled: source.asked,
+            content: source.served.as_ref().map(|served| served.name.clone()),
             port: source.listener.as_ref().map(|listener| listener.port),
         }
     }
@@ -94,6 +96,7 @@ pub(super) async fn report(
     let served = ServedRegistry {
         endpoint,
         is_ready,
+        content: state.content.as_deref(),
         connection,
         fault: state.fault.as_deref(),
         polled: state.polled,

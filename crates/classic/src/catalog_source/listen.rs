@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::registry::{PORT, has_valid_status, object, service_labels};
 use super::{Source, SourceKind, connect, registry_pods, update};
-use crate::cluster::{items, label, object_at, put, text};
+use crate::cluster::{annotation, items, label, object_at, put, text};
 use crate::names;
 
 /// State of the registry that the program serves for a source.
@@ -17,6 +17,8 @@ pub struct ServedRegistry<'a> {
     pub endpoint: Option<SocketAddr>,
     /// Whether there is content to serve.
     pub is_ready: bool,
+    /// The name of the content, which no other content has.
+    pub content: Option<&'a str>,
     /// The state of the connection, in the words of gRPC.
     pub connection: &'a str,
     /// Reason why the content is not the requested one.
@@ -161,7 +163,7 @@ impl Listening {
             live => self.written.extend(service(source, live)),
         }
         if let Some(endpoint) = served.endpoint {
-            self.written.extend(slice(source, endpoint, served.is_ready));
+            self.written.extend(slice(source, endpoint, served));
         }
         Ok(())
     }
@@ -218,7 +220,7 @@ fn service(source: &Source<'_>, live: Option<&Value>) -> Option<Value> {
 }
 
 /// The EndpointSlice that leads to the program, where the live one is not as it is wanted.
-fn slice(source: &Source<'_>, endpoint: SocketAddr, is_ready: bool) -> Option<Value> {
+fn slice(source: &Source<'_>, endpoint: SocketAddr, served: &ServedRegistry<'_>) -> Option<Value> {
     let name = source.service_name();
     let live = source.cluster.get("EndpointSlice", source.namespace(), &name);
     let kind = if endpoint.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -232,7 +234,7 @@ fn slice(source: &Source<'_>, endpoint: SocketAddr, is_ready: bool) -> Option<Va
         ("addressType", json!(kind)),
         (
             "endpoints",
-            json!([{"addresses": [endpoint.ip().to_string()], "conditions": {"ready": is_ready}}]),
+            json!([{"addresses": [endpoint.ip().to_string()], "conditions": {"ready": served.is_ready}}]),
         ),
         (
             "ports",
@@ -241,9 +243,16 @@ fn slice(source: &Source<'_>, endpoint: SocketAddr, is_ready: bool) -> Option<Va
     ] {
         put(&mut wanted, &[], key, value);
     }
+    if let Some(content) = served.content {
+        let path = ["metadata", "annotations"];
+        put(&mut wanted, &path, names::CATALOG_CONTENT_ANNOTATION, content);
+    }
     let same = ["/addressType", "/endpoints", "/ports", "/metadata/labels"];
+    let content = |slice: &Value| annotation(slice, names::CATALOG_CONTENT_ANNOTATION).to_owned();
     let is_same = |live: &Value| {
-        is_owned(source, live) && same.iter().all(|part| live.pointer(part) == wanted.pointer(part))
+        is_owned(source, live)
+            && same.iter().all(|part| live.pointer(part) == wanted.pointer(part))
+            && content(live) == content(&wanted)
     };
     (!live.is_some_and(is_same)).then_some(wanted)
 }
@@ -252,6 +261,43 @@ fn slice(source: &Source<'_>, endpoint: SocketAddr, is_ready: bool) -> Option<Va
 mod tests {
     use super::*;
     use crate::cluster::Cluster;
+
+    #[test]
+    fn the_endpoints_name_the_content_and_change_with_it() {
+        let object = json!({
+            "metadata": {"namespace": "n", "name": "c", "uid": "u"}, "spec": {"sourceType": "grpc", "image": "i"},
+        });
+        let written = |cluster: &Cluster, content: Option<&str>, polled: Option<Timestamp>| {
+            let source = Source {
+                object: &object,
+                cluster,
+            };
+            let served = ServedRegistry {
+                endpoint: Some(([10, 0, 0, 1], 4711).into()),
+                is_ready: content.is_some(),
+                content,
+                connection: "READY",
+                fault: None,
+                polled,
+            };
+            let written = listen(&source, &served, Timestamp::UNIX_EPOCH).written;
+            written
+                .into_iter()
+                .find(|object| text(object, "/kind") == "EndpointSlice")
+        };
+        let content = |slice: &Value| annotation(slice, names::CATALOG_CONTENT_ANNOTATION).to_owned();
+        let empty = written(&Cluster::default(), None, None).unwrap();
+        assert_eq!(content(&empty), "");
+        let first = written(&[empty].into_iter().collect(), Some("sha256-1"), None).unwrap();
+        assert_eq!(content(&first), "sha256-1");
+        let cluster: Cluster = [first].into_iter().collect();
+        assert_eq!(
+            written(&cluster, Some("sha256-1"), Some(Timestamp::UNIX_EPOCH)),
+            None
+        );
+        let second = written(&cluster, Some("sha256-2"), None).unwrap();
+        assert_eq!(content(&second), "sha256-2");
+    }
 
     #[test]
     fn a_source_that_asks_for_a_pod_gives_up_what_led_to_the_program() {
