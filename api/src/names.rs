@@ -371,6 +371,10 @@ pub const BUNDLE_IMAGES_ANNOTATION: &str = "olm.operatorframework.io/bundle-imag
 /// The annotation of an InstallPlan of OLM classic with the digest of its steps and images as they were planned.
 pub const PLAN_DIGEST_ANNOTATION: &str = "olm.operatorframework.io/plan-digest";
 
+/// The annotation of an InstallPlan of OLM classic with what may break when its CustomResourceDefinitions replace those
+/// on the cluster: a JSON object, by their names.
+pub const CRD_FINDINGS_ANNOTATION: &str = "olm.operatorframework.io/crd-findings";
+
 /// The annotation of an approved InstallPlan of OLM classic: its UID and the digest that was approved, `UID/DIGEST`.
 pub const APPROVED_PLAN_ANNOTATION: &str = "olm.operatorframework.io/approved-plan";
 

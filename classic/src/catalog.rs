@@ -122,6 +122,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         namespaces,
         plans,
         resumed: Mutex::default(),
+        previews: Mutex::default(),
         repeats: Repeats::default(),
         sources,
         base,

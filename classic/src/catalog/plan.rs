@@ -2,9 +2,9 @@
 
 mod findings;
 mod gather;
+mod preview;
 mod write;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +20,12 @@ use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
+use self::findings::{Findings, noted};
 use self::gather::gather;
+use self::preview::preview;
 use super::context::Context;
 use super::write::write_status;
-use crate::objects::account::account;
+use crate::objects::account::{NoAccountError, account};
 use crate::objects::write::Actor;
 
 /// Delay between a pass that moved a plan forward and the next one.
@@ -38,10 +40,14 @@ const PACE: Duration = Duration::from_secs(2);
 /// Works on an InstallPlan.
 pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) -> Outcome {
     let cluster = context.base.store.snapshot();
-    let Some(plan) = cluster.get(names::INSTALL_PLAN_KIND, &namespace, &name) else {
+    let key = (namespace.clone(), name.clone());
+    let plan = cluster.get(names::INSTALL_PLAN_KIND, &namespace, &name);
+    if plan.is_none_or(|plan| text(plan, "/status/phase") != "RequiresApproval") {
+        context.previews.lock().remove(&key);
+    }
+    let Some(plan) = plan else {
         return Outcome::Done;
     };
-    let key = (namespace.clone(), name.clone());
     let is_resumed = context.resumed.lock().remove(&key);
     let phase = text(plan, "/status/phase");
     let is_live = matches!(phase, "RequiresApproval" | "Installing") || (is_resumed && phase == "Failed");
@@ -112,17 +118,23 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
         if is_approved {
             bind(context, plan).await?;
         } else if annotation(plan, names::PLAN_DIGEST_ANNOTATION).is_empty() {
-            note(context, plan, names::PLAN_DIGEST_ANNOTATION, &plan_digest(plan)).await?;
+            note(
+                context,
+                plan,
+                names::PLAN_DIGEST_ANNOTATION,
+                plan_digest(plan).into(),
+            )
+            .await?;
         }
         // An edit of the plan meanwhile must not be written over by a pass that changes nothing.
         if approved.plan != *read {
             write_status(&context.base, &approved.plan).await?;
         }
-        return Ok(if is_approved {
-            Outcome::After(AT_ONCE)
+        return if is_approved {
+            Ok(Outcome::After(AT_ONCE))
         } else {
-            Outcome::Done
-        });
+            preview(context, plan, cluster).await
+        };
     }
     let decision = install(context, plan, cluster, now).await;
     write_status(&context.base, &decision.plan).await?;
@@ -162,11 +174,11 @@ async fn bind(context: &Context, plan: &Value) -> Result<(), RequestFailure> {
     if annotation(plan, names::APPROVED_PLAN_ANNOTATION) == approval {
         return Ok(());
     }
-    note(context, plan, names::APPROVED_PLAN_ANNOTATION, &approval).await
+    note(context, plan, names::APPROVED_PLAN_ANNOTATION, approval.into()).await
 }
 
-/// Sets an annotation of a plan that is still as it was read.
-async fn note(context: &Context, plan: &Value, key: &str, value: &str) -> Result<(), RequestFailure> {
+/// Sets an annotation of a plan that is still as it was read; null removes it.
+async fn note(context: &Context, plan: &Value, key: &str, value: Value) -> Result<(), RequestFailure> {
     let version = text(plan, "/metadata/resourceVersion");
     let patch = json!({"metadata": {"resourceVersion": version, "annotations": {key: value}}});
     context.base.writer.merge(&Actor::Own, plan, &patch).await?;
@@ -184,6 +196,24 @@ pub(super) struct Actors {
 }
 
 impl Actors {
+    /// The accounts for a plan whose account is looked up.
+    fn new(context: &Context, plan: &Value, cluster: &Cluster) -> Result<Self, NoAccountError> {
+        let namespace = text(plan, "/metadata/namespace");
+        let installer = account(cluster, namespace, context.base.account.as_ref())?;
+        let definitions = context
+            .definitions
+            .clone()
+            .map_or_else(|| installer.clone(), Actor::Account);
+        // An account that the OperatorGroup names needs the right to create these.
+        let is_named = plan.pointer("/status/attenuatedServiceAccountRef").is_some();
+        let operators = if is_named { installer.clone() } else { Actor::Own };
+        Ok(Self {
+            definitions,
+            operators,
+            content: installer,
+        })
+    }
+
     fn of(&self, kind: &str) -> &Actor {
         match kind {
             names::CSV_KIND | names::SUBSCRIPTION_KIND => &self.operators,
@@ -199,8 +229,8 @@ pub(super) struct Gathered {
     cluster: Cluster,
     bundles: olm_classic::install_plan::UnpackedBundles,
     served: olm_classic::install_plan::ServedKinds,
-    /// What may break when CustomResourceDefinitions are replaced, by their names.
-    findings: BTreeMap<String, String>,
+    /// What may break when CustomResourceDefinitions are replaced.
+    findings: Findings,
 }
 
 impl Gathered {
@@ -224,22 +254,9 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
     let stop = |decision: &InstallPlanDecision, position: usize, error: &str, patience: RetryLimit| {
         interrupted(plan, decision, position, error, patience, context.retry_for, now)
     };
-    let namespace = text(plan, "/metadata/namespace");
-    let installer = match account(cluster, namespace, context.base.account.as_ref()) {
-        Ok(installer) => installer,
+    let actors = match Actors::new(context, plan, cluster) {
+        Ok(actors) => actors,
         Err(error) => return stop(&unchanged(), 0, &error.to_string(), RetryLimit::Endless),
-    };
-    let definitions = context
-        .definitions
-        .clone()
-        .map_or_else(|| installer.clone(), Actor::Account);
-    // An account that the OperatorGroup names needs the right to create these.
-    let is_named = plan.pointer("/status/attenuatedServiceAccountRef").is_some();
-    let operators = if is_named { installer.clone() } else { Actor::Own };
-    let actors = Actors {
-        definitions,
-        operators,
-        content: installer,
     };
     let gathered = match gather(context, plan, cluster, &actors).await {
         Ok(gathered) => gathered,
@@ -254,21 +271,24 @@ async fn install(context: &Context, plan: &Value, cluster: &Cluster, now: Timest
     decision
 }
 
-/// Warns of the findings about the CustomResourceDefinitions that are written. Their steps are done then, so that a
-/// plan that is retried does not repeat it.
-fn warn_of_findings(
-    context: &Context,
-    plan: &Value,
-    decision: &InstallPlanDecision,
-    findings: &BTreeMap<String, String>,
-) {
+/// Warns of the findings about the CustomResourceDefinitions that are written, but for those that the approver was told.
+/// Their steps are done then, so that a plan that is retried does not repeat it.
+fn warn_of_findings(context: &Context, plan: &Value, decision: &InstallPlanDecision, findings: &Findings) {
+    let told = noted(plan);
     let definitions = decision.written.iter();
     for write in definitions.filter(|write| text(&write.object, "/kind") == names::CRD_KIND) {
-        if let Some(found) = findings.get(text(&write.object, "/metadata/name")) {
-            let part = format!("status.plan[{}]", write.step);
-            context.warn_about(plan, part, ("CRDUpgradeFindings".to_owned(), found.clone()));
+        let name = text(&write.object, "/metadata/name");
+        let found = findings.get(name);
+        if let Some(found) = found.filter(|found| told.get(name) != Some(*found)) {
+            warn_of_finding(context, plan, write.step, found);
         }
     }
+}
+
+/// Warns of what may break when the CustomResourceDefinition of a step replaces the one on the cluster.
+fn warn_of_finding(context: &Context, plan: &Value, step: usize, finding: &str) {
+    let part = format!("status.plan[{step}]");
+    context.warn_about(plan, part, ("CRDUpgradeFindings".to_owned(), finding.to_owned()));
 }
 
 /// Time limit of retries: failures that others can fix are retried until they end.

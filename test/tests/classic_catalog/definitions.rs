@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::samples;
+use olm_test::world::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, OPERATOR, Stage, V1ALPHA1, catalog_source, named, subscription};
+use crate::stage::{CLUSTER, OPERATOR, SOON, Stage, V1ALPHA1, catalog_source, named, subscription};
 
 /// Pushes versions of a sample operator whose definitions are changed, and returns their bundles.
 async fn push_changed(
@@ -122,6 +123,84 @@ fn an_older_definition_replaces_no_newer_one_of_another_namespace() -> Result<()
                 && crate::stage::condition(found, "InstallPlanFailed").is_none()
         };
         stage.becomes("the failure is forgotten", &object, is_well).await?;
+        Ok(())
+    })
+}
+
+/// Installs a version of a package, and offers one whose definition has lost a field to a Subscription with more fields
+/// in its spec.
+async fn lose_a_field(stage: &Stage, package: &str, more: &Value) -> Result<()> {
+    let change = |version: &str, text: String| {
+        let field = "                operatorVersion:\n                  type: string\n";
+        ensure!(text.contains(field), "{text}");
+        Ok(if version == "1.0.1" {
+            text.replace(field, "")
+        } else {
+            text
+        })
+    };
+    let bundles = push_changed(stage, package, &["1.0.0", "1.0.1"], change).await?;
+    let image = push_catalog(stage, package, &bundles, &["1.0.0"]).await?;
+    stage.group(package, json!({}))?;
+    stage.lab.apply(&[catalog_source(package, &image)])?;
+    stage.subscribe(package, &json!({}))?;
+    stage.installs(package, "1.0.0").await?;
+    stage.subscribe(package, more)?;
+    let image = push_catalog(stage, package, &bundles, &["1.0.0", "1.0.1"]).await?;
+    stage.lab.apply(&[catalog_source(package, &image)])
+}
+
+/// The events about the lost field of the plan of a namespace.
+async fn told(stage: &Stage, plan: &Value) -> Result<usize> {
+    let namespace = plan["metadata"]["namespace"].as_str().unwrap_or_default();
+    let events = stage.list(&named("v1", "Event", namespace, "")).await?;
+    let is_it = |event: &&Value| {
+        let note = event["message"].as_str().unwrap_or_default();
+        event["reason"] == "CRDUpgradeFindings"
+            && event["involvedObject"]["name"] == plan["metadata"]["name"]
+            && note.contains("existingFieldRemoval: removed field : v1.^.status.operatorVersion")
+    };
+    let counts = events.iter().filter(is_it);
+    let counts = counts.map(|event| event["count"].as_u64().unwrap_or(1).max(1));
+    Ok(usize::try_from(counts.sum::<u64>())?)
+}
+
+#[test]
+fn a_crd_that_loses_a_field_is_installed_with_a_warning() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        lose_a_field(stage, "losing", &json!({})).await?;
+        stage.installs("losing", "1.0.1").await?;
+        let plan = stage.phase("losing", "Complete").await?;
+        eventually("an event names the field", SOON, async || {
+            Ok((told(stage, &plan).await? == 1).then_some(()))
+        })
+        .await
+    })
+}
+
+#[test]
+fn an_approver_sees_once_that_a_crd_loses_a_field() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        lose_a_field(stage, "asking", &json!({"installPlanApproval": "Manual"})).await?;
+        let object = subscription("asking", &json!({}));
+        let moves = |found: &Value| found["status"]["currentCSV"] == "asking.v1.0.1";
+        stage.becomes("the upgrade is planned", &object, moves).await?;
+        let plan = stage.phase("asking", "RequiresApproval").await?;
+        let key = "olm.operatorframework.io/crd-findings";
+        let is_noted = |found: &Value| {
+            let note = found["metadata"]["annotations"][key].as_str().unwrap_or_default();
+            note.contains("greetings.asking.olm.example") && note.contains("existingFieldRemoval")
+        };
+        stage.becomes("the plan names the field", &plan, is_noted).await?;
+        eventually("an event names it, too", SOON, async || {
+            Ok((told(stage, &plan).await? == 1).then_some(()))
+        })
+        .await?;
+        ensure!(plan["spec"]["approved"] == false, "{plan}");
+        stage.patch(&plan, &json!({"spec": {"approved": true}})).await?;
+        stage.installs("asking", "1.0.1").await?;
+        stage.phase("asking", "Complete").await?;
+        ensure!(told(stage, &plan).await? == 1, "it is repeated");
         Ok(())
     })
 }

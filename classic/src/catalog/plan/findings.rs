@@ -1,18 +1,50 @@
 //! Findings about CustomResourceDefinitions that a plan replaces. They stop no plan.
 
-use olm_preflight::crd_upgrade::{Check, Policy, compare, definition_name, within};
+use std::collections::BTreeMap;
+
+use olm_classic::cluster::annotation;
+use olm_classic::names;
+use olm_preflight::crd_upgrade::{Policy, compare, definition_name, within};
 use olm_text::escape;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Most bytes of the findings about one definition.
 const MOST: usize = 800;
+/// Most bytes of all findings in the annotation of a plan.
+const MOST_NOTED: usize = 64 << 10;
 
-/// What may break when `wanted` replaces `found`; `None` if nothing. A stored version that is removed is left out: the
-/// pass over the plan refuses it.
+/// Findings, by the names of CustomResourceDefinitions.
+pub(super) type Findings = BTreeMap<String, String>;
+
+/// The findings that a plan has noted.
+pub(super) fn noted(plan: &Value) -> Findings {
+    serde_json::from_str(annotation(plan, names::CRD_FINDINGS_ANNOTATION)).unwrap_or_default()
+}
+
+/// As many findings as the annotation of a plan may hold.
+pub(super) fn bounded(findings: Findings) -> Findings {
+    let mut left = MOST_NOTED;
+    let fits = |(name, text): &(String, String)| {
+        let size = name.len() + text.len();
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    };
+    findings.into_iter().take_while(fits).collect()
+}
+
+/// The annotation of a plan with findings; null where there are none.
+pub(super) fn note(findings: &Findings) -> Value {
+    if findings.is_empty() {
+        return Value::Null;
+    }
+    json!(findings).to_string().into()
+}
+
+/// What may break when `wanted` replaces `found`; `None` if nothing.
 pub(super) fn findings(found: &Value, wanted: &Value) -> Option<String> {
     let name = definition_name(wanted)?;
-    let mut findings = compare(found, wanted, &Policy::default());
-    findings.retain(|finding| finding.check != Check::StoredVersionRemoval);
+    let findings = compare(found, wanted, &Policy::default());
     if findings.is_empty() {
         return None;
     }
@@ -39,6 +71,7 @@ mod tests {
             .collect();
         let schema =
             json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
+        let stored = json!(versions);
         let versions = versions.iter().map(|version| {
             json!({
                 "name": version, "served": true, "storage": *version == "v1",
@@ -52,12 +85,12 @@ mod tests {
                 "group": "olm.example", "scope": "Namespaced", "names": {"kind": "Greeting", "plural": "greetings"},
                 "versions": versions.collect::<Vec<_>>(),
             },
-            "status": {"storedVersions": ["v1", "v1beta1"]},
+            "status": {"storedVersions": stored},
         })
     }
 
     #[test]
-    fn a_removed_field_is_a_finding_and_a_removed_stored_version_is_not() {
+    fn removed_fields_and_versions_are_findings() {
         let found = definition(&["v1"], &["who", "how"]);
         let text = findings(&found, &definition(&["v1"], &["who"])).unwrap();
         assert!(
@@ -76,8 +109,26 @@ mod tests {
         )
         .unwrap();
         assert!(
-            text.contains("servedVersionRemoval") && !text.contains("storedVersionRemoval"),
+            text.contains("servedVersionRemoval") && text.contains("storedVersionRemoval"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_plan_notes_findings_within_the_size_of_an_annotation() {
+        let plan = |note: &Value| {
+            let annotations = json!({names::CRD_FINDINGS_ANNOTATION: note});
+            json!({"metadata": {"annotations": annotations}})
+        };
+        let few = Findings::from([("as.g".to_owned(), "a field".to_owned())]);
+        assert_eq!(noted(&plan(&note(&few))), few);
+        assert_eq!(note(&Findings::new()), Value::Null);
+        assert_eq!(noted(&json!({})), Findings::new());
+        let many: Findings = (0..1000)
+            .map(|number| (number.to_string(), "x".repeat(MOST)))
+            .collect();
+        let bounded = bounded(many);
+        assert!((1..1000).contains(&bounded.len()), "{}", bounded.len());
+        assert!(note(&bounded).to_string().len() < 2 * MOST_NOTED);
     }
 }

@@ -14,7 +14,7 @@ use olm_platform::log;
 use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
-use super::findings::findings;
+use super::findings::{Findings, findings};
 use super::{Actors, Gathered};
 use crate::catalog::context::Context;
 use crate::objects::write::Actor;
@@ -37,9 +37,38 @@ pub(super) async fn gather(
     for reference in references(pending(plan)) {
         bundle(context, plan, &reference, &mut gathered).await?;
     }
-    objects(context, plan, actors, &mut gathered).await?;
+    objects(context, plan, pending(plan), actors, &mut gathered).await?;
     definitions(context, plan, actors, &mut gathered).await?;
     Ok(gathered)
+}
+
+/// What may break when the CustomResourceDefinitions of a plan replace those on the cluster.
+pub(super) async fn gather_findings(
+    context: &Context,
+    plan: &Value,
+    cluster: &Cluster,
+    actors: &Actors,
+) -> Result<Findings, RequestFailure> {
+    let mut gathered = Gathered {
+        cluster: cluster.clone(),
+        ..Gathered::default()
+    };
+    for reference in references(definition_steps(plan)) {
+        bundle(context, plan, &reference, &mut gathered).await?;
+    }
+    objects(context, plan, definition_steps(plan), actors, &mut gathered).await?;
+    let wanted = wanted_definitions(plan, &gathered.facts(context));
+    let found = wanted.iter().filter_map(|wanted| {
+        let name = text(wanted, "/metadata/name");
+        let found = gathered.cluster.get(names::CRD_KIND, "", name)?;
+        Some((name.to_owned(), findings(found, wanted)?))
+    });
+    Ok(found.collect())
+}
+
+/// The steps of CustomResourceDefinitions that are not carried out yet.
+pub(super) fn definition_steps(plan: &Value) -> impl Iterator<Item = &Value> {
+    pending(plan).filter(|step| text(step, "/resource/kind") == names::CRD_KIND)
 }
 
 /// The bundle that steps refer to: its image once more, else its ConfigMap.
@@ -102,6 +131,7 @@ async fn bundle(
 async fn objects(
     context: &Context,
     plan: &Value,
+    steps: impl Iterator<Item = &Value>,
     actors: &Actors,
     gathered: &mut Gathered,
 ) -> Result<(), RequestFailure> {
@@ -116,7 +146,7 @@ async fn objects(
     ];
     let writer = &context.base.writer;
     let place = text(plan, "/metadata/namespace");
-    for step in pending(plan) {
+    for step in steps {
         let of = |field: &str| text(step, &format!("/resource/{field}"));
         let (kind, name) = (of("kind"), of("name"));
         if FOLLOWED.contains(&kind) {
