@@ -5,6 +5,7 @@
 //!    └──► plan: InstallPlan ─► gather ─► steps ─► write
 //! ```
 
+mod bundles;
 pub mod context;
 pub mod health;
 pub mod metrics;

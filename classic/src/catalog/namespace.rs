@@ -4,30 +4,28 @@
 //! each Subscription ─► prepare ─► resolve ─► unpack ─► conclude ─► InstallPlan, statuses
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, annotation, text};
-use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
-use olm_classic::resolve::{Bundle, CatalogContent, Resolved, take_bundles};
+use olm_classic::resolve::CatalogContent;
 use olm_classic::subscription::{
-    NamespaceDecision, Resolution, ResolveError, Unpacked, conclude, is_held, is_namespace_paused, pass,
+    NamespaceDecision, ResolveError, Unpacked, conclude, is_held, is_namespace_paused, pass,
     point_to_created, prepare, reconsidered, restarted, retried, settle_plan, superseded, with_installed,
 };
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::{Value, json};
 
+use super::bundles::unpack_available;
 use super::context::{Context, holding, operator_group};
 use super::health::{entries, health};
 use super::migration::has_extensions;
-use super::unpack::{BundleState, UnpackTimeouts};
+use super::resolution::ResolutionInput;
 use super::write::write_status;
 use crate::objects::write::Actor;
-use crate::registry::access::Puller;
 use crate::registry::sources::VisibleCatalogs;
 
 /// Delay before a pass whose objects changed meanwhile is repeated.
@@ -36,10 +34,6 @@ const SOON: Duration = Duration::from_millis(200);
 const LISTED: Duration = Duration::from_secs(1);
 /// Delay before catalogs that cannot be read are read again for a failed plan or a refused Subscription.
 const AGAIN: Duration = Duration::from_mins(1);
-/// The annotation of an OperatorGroup with the time that unpacking may take.
-const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
-/// The annotation of an OperatorGroup with the time after which a bundle that failed is unpacked again.
-const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
 
 /// The cluster without the Subscriptions of the namespace for which nothing is resolved.
 fn snapshot(context: &Context, namespace: &str) -> Cluster {
@@ -178,22 +172,21 @@ async fn failed_plans(
     let Some(subscriptions) = reconsidered(namespace, &cluster, now) else {
         return Ok(None);
     };
-    let visible = Arc::clone(&catalogs.contents);
-    let resolutions = &context.resolutions;
-    let (global, metrics) = (&context.global, &context.metrics);
-    let resolved = resolutions.resolve(namespace, global, &cluster, &subscriptions, visible, metrics);
-    let resolved = resolved.await;
-    let Ok(resolved) = resolved.as_ref() else {
+    let input = input(context, namespace, &cluster, &subscriptions, catalogs);
+    let whole = context.resolutions.resolve(&input, &context.metrics).await;
+    let Ok(resolved) = whole.as_ref() else {
         return Ok(catalogs.has_fault().then_some(AGAIN));
     };
     if !resolved.resolution.refused.is_empty() && (catalogs.are_coming() || catalogs.has_fault()) {
         // A catalog that cannot be read may satisfy the refused Subscriptions: the failed plan may still hold.
         return Ok(catalogs.has_fault().then_some(AGAIN));
     }
-    let (resolution, unpacked, due) = unpack(context, namespace, &cluster, resolved).await;
+    let (resolution, unpacked, due) = unpack_available(context, &input, &whole, resolved).await;
     let is_here = |bundle: &Unpacked| matches!(bundle, Unpacked::Conditions(found) if found.is_empty());
     if unpacked.iter().all(is_here) {
-        let forgetting = superseded(namespace, &cluster, &resolution, &subscriptions, now);
+        let mut forgetting = superseded(namespace, &cluster, &resolution, &subscriptions, now);
+        // One whose bundle cannot be unpacked would get no other plan.
+        forgetting.retain(|found| !resolution.left_out.contains_key(text(found, "/metadata/name")));
         forget_plan(context, namespace, &forgetting).await?;
     }
     Ok(due)
@@ -267,18 +260,9 @@ async fn together(
     catalogs: VisibleCatalogs,
     now: Timestamp,
 ) -> Result<Option<Duration>, PassError> {
-    let resolved = context
-        .resolutions
-        .resolve(
-            namespace,
-            &context.global,
-            cluster,
-            subscriptions,
-            Arc::clone(&catalogs.contents),
-            &context.metrics,
-        )
-        .await;
-    let is_prevented = match resolved.as_ref() {
+    let input = input(context, namespace, cluster, subscriptions, &catalogs);
+    let whole = context.resolutions.resolve(&input, &context.metrics).await;
+    let is_prevented = match whole.as_ref() {
         Err(error) => is_other(error),
         Ok(resolved) => resolved.resolution.refused.values().any(is_other),
     };
@@ -286,9 +270,9 @@ async fn together(
         // Nothing is wrong yet, and the namespace is woken when they are here or fail.
         return Ok(None);
     }
-    let (resolution, unpacked, due) = match resolved.as_ref() {
+    let (resolution, unpacked, due) = match whole.as_ref() {
         Ok(resolved) => {
-            let (resolution, unpacked, due) = unpack(context, namespace, cluster, resolved).await;
+            let (resolution, unpacked, due) = unpack_available(context, &input, &whole, resolved).await;
             (Ok(resolution), unpacked, due)
         }
         Err(error) => (Err(error.clone()), Vec::new(), None),
@@ -318,104 +302,20 @@ fn is_other(error: &ResolveError) -> bool {
     matches!(error, ResolveError::Other(_))
 }
 
-/// The resolution with the steps of its bundles, the state of each bundle, and the time after which that changes.
-async fn unpack(
-    context: &Context,
-    namespace: &str,
-    cluster: &Cluster,
-    resolved: &Resolved,
-) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
-    let mut resolution = resolved.resolution.clone();
-    if resolution.updated.is_empty() {
-        // No plan is made: nothing has to be here.
-        let unpacked = resolution
-            .bundle_lookups
-            .iter()
-            .map(|_| Unpacked::Conditions(Vec::new()));
-        let unpacked = unpacked.collect();
-        return (resolution, unpacked, None);
-    }
-    let timeouts = timeouts(context, cluster, namespace);
-    let mut images = BTreeMap::new();
-    let (mut bundles, mut due): (Vec<Bundle>, Option<Duration>) = (Vec::new(), None);
-    for lookup in &resolution.bundle_lookups {
-        let of = |pointer: &str| text(lookup, pointer);
-        let (source, place) = (of("/catalogSourceRef/name"), of("/catalogSourceRef/namespace"));
-        let image = of("/path");
-        let Some(found) = cluster.get(names::CATALOG_SOURCE_KIND, place, source) else {
-            bundles.push(Bundle::Condition(super::unpack::catalog_missing()));
-            continue;
-        };
-        if image.is_empty() {
-            bundles.push(inline(context, resolved, lookup).await);
-            continue;
-        }
-        let puller = Puller::of(found, context.policies.of_namespace(namespace));
-        match context.unpacker.ask(namespace, image, &puller, timeouts).await {
-            BundleState::Unpacked(bundle) => {
-                images.insert(image.to_owned(), bundle.image.clone());
-                bundles.push(Bundle::Content(bundle.content.clone()));
-            }
-            BundleState::NotUnpacked(condition, after) => {
-                due = due.into_iter().chain(after).min();
-                bundles.push(Bundle::Condition(condition));
-            }
-        }
-    }
-    let unpacked = take_bundles(&mut resolution, bundles, namespace);
-    resolution.images = images;
-    (resolution, unpacked, due)
-}
-
-/// The bundle of a lookup that the catalog holds itself.
-async fn inline(context: &Context, resolved: &Resolved, lookup: &Value) -> Bundle {
-    let of = |pointer: &str| text(lookup, pointer);
-    let (source, place) = (of("/catalogSourceRef/name"), of("/catalogSourceRef/namespace"));
-    let name = of("/identifier");
-    let operator = resolved
-        .operators
-        .iter()
-        .find(|entry| entry.name == name && entry.catalog == source && entry.catalog_namespace == place);
-    let Some(entry) = operator else {
-        return Bundle::Error(format!(
-            "bundle {name} is not in catalogsource {place}/{source} any more"
-        ));
-    };
-    let found = context
-        .sources
-        .bundle(place, source, &entry.package, &entry.channel, name)
-        .await;
-    match found {
-        Ok(bundle) => Bundle::Content(BundleContent {
-            csv: bundle.csv_json,
-            objects: bundle.object,
-            properties: entry.properties.clone(),
-        }),
-        Err(error) => Bundle::Error(format!(
-            "cannot read bundle {name} of catalogsource {place}/{source}: {error}"
-        )),
-    }
-}
-
-/// The times that the OperatorGroup sets for unpacking. Zero and negative values have the meaning that the Go
-/// implementation gives them: none, and not set.
-fn timeouts(context: &Context, cluster: &Cluster, namespace: &str) -> UnpackTimeouts {
-    let group = operator_group(cluster, namespace).ok();
-    let duration = |key: &str| -> Option<SignedDuration> {
-        let value = annotation(group?, key);
-        let parsed = if value == "0" {
-            Some(SignedDuration::ZERO)
-        } else {
-            value.parse().ok()
-        };
-        parsed.filter(|duration| !duration.is_negative())
-    };
-    let timeout = duration(TIMEOUT).unwrap_or(context.unpack_timeout);
-    let positive =
-        |duration: SignedDuration| Duration::try_from(duration).ok().filter(|found| !found.is_zero());
-    UnpackTimeouts {
-        timeout: positive(timeout),
-        retry: duration(RETRY).and_then(positive),
+/// The input of the resolution of a namespace.
+fn input<'a>(
+    context: &'a Context,
+    namespace: &'a str,
+    cluster: &'a Cluster,
+    subscriptions: &'a [Value],
+    catalogs: &VisibleCatalogs,
+) -> ResolutionInput<'a> {
+    ResolutionInput {
+        namespace,
+        global: &context.global,
+        cluster,
+        subscriptions,
+        catalogs: Arc::clone(&catalogs.contents),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The resolution of a namespace: the operators that its Subscriptions install.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -23,6 +24,7 @@ mod variables;
 pub use chain::ends_in_failure;
 pub use entry::{EXISTING, Entry};
 pub use entry_index::EntryIndex;
+pub use refused::without_bundles;
 use refused::without_refused;
 pub use solver::{Constraint, Rule, SolveError, Variable, solve};
 pub use unpacked::{Bundle, take_bundles};
@@ -64,6 +66,35 @@ pub struct Resolved {
     pub operators: Vec<Entry>,
     /// The steps, the bundles to unpack, and the Subscriptions that move.
     pub resolution: Resolution,
+    /// Subscriptions that need a bundle which cannot be unpacked and do not stop the others, by name.
+    pub left_out: BTreeMap<String, BundleName>,
+}
+
+/// The name of a bundle in a catalog.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BundleName {
+    /// The namespace of the catalog.
+    pub namespace: String,
+    /// The name of the catalog.
+    pub catalog: String,
+    /// The name of the ClusterServiceVersion.
+    pub name: String,
+}
+
+impl BundleName {
+    /// The bundle of a lookup.
+    pub fn of_lookup(lookup: &Value) -> Self {
+        let of = |pointer: &str| text(lookup, pointer).to_owned();
+        Self {
+            namespace: of("/catalogSourceRef/namespace"),
+            catalog: of("/catalogSourceRef/name"),
+            name: of("/identifier"),
+        }
+    }
+
+    fn is_of(&self, entry: &Entry) -> bool {
+        self.name == entry.name && self.catalog == entry.catalog && self.namespace == entry.catalog_namespace
+    }
 }
 
 /// Resolves a namespace. The answer does not depend on the order of the lists.
@@ -150,8 +181,7 @@ pub fn resolve_available(request: &Request<'_>) -> Result<Resolved, ResolveError
         Ok(resolved) => return Ok(resolved),
         Err(failure) => failure.explained(),
     };
-    let is_readable = |catalog: &&CatalogContent| catalog.content.is_ok();
-    let readable: Vec<CatalogContent> = request.catalogs.iter().filter(is_readable).cloned().collect();
+    let readable: Vec<CatalogContent> = readable(request).cloned().collect();
     if readable.len() == request.catalogs.len() {
         return without_refused(request, &whole).ok_or(whole);
     }
@@ -164,7 +194,7 @@ pub fn resolve_available(request: &Request<'_>) -> Result<Resolved, ResolveError
         Err(_) => without_refused(&reduced, &whole),
     };
     let mut resolved = match resolved {
-        Some(resolved) if is_certain(&resolved, request) => resolved,
+        Some(resolved) if is_certain(&resolved, request, &refused(&resolved.resolution)) => resolved,
         _ => return Err(whole),
     };
     // What a refused Subscription lacks may be in a catalog that cannot be read.
@@ -174,23 +204,30 @@ pub fn resolve_available(request: &Request<'_>) -> Result<Resolved, ResolveError
     Ok(resolved)
 }
 
-/// Whether more catalogs would not have changed the answer.
-fn is_certain(resolved: &Resolved, request: &Request<'_>) -> bool {
-    let resolution = &resolved.resolution;
+/// The catalogs that can be read.
+fn readable<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a CatalogContent> + use<'a> {
+    let catalogs = request.catalogs.iter();
+    catalogs.filter(|catalog| catalog.content.is_ok())
+}
+
+/// The names of the refused Subscriptions.
+fn refused(resolution: &Resolution) -> BTreeSet<&str> {
+    resolution.refused.keys().map(String::as_str).collect()
+}
+
+/// Whether more catalogs would not have changed the answer for the Subscriptions that are not left out.
+fn is_certain(resolved: &Resolved, request: &Request<'_>, left_out: &BTreeSet<&str>) -> bool {
     let is_named = |entry: &Entry| {
         request.subscriptions.iter().any(|subscription| {
-            if resolution.refused.is_empty() {
+            if left_out.is_empty() {
                 return text(subscription, "/spec/source") == entry.catalog
                     && text(subscription, "/spec/sourceNamespace") == entry.catalog_namespace;
             }
-            // A dependency could stand in the way of what a refused Subscription gets later.
-            !resolution
-                .refused
-                .contains_key(text(subscription, "/metadata/name"))
-                && steps::is_for(subscription, entry)
+            // A dependency could stand in the way of what a Subscription that is left out gets later.
+            !left_out.contains(text(subscription, "/metadata/name")) && steps::is_for(subscription, entry)
         })
     };
-    resolution.blocked.is_empty() && resolved.operators.iter().all(is_named)
+    resolved.resolution.blocked.is_empty() && resolved.operators.iter().all(is_named)
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub struct Resolution {
     pub blocked: BTreeMap<String, String>,
     /// Subscriptions that cannot be satisfied and do not stop the others, by name.
     pub refused: BTreeMap<String, ResolveError>,
+    /// Subscriptions that need a bundle which cannot be unpacked and do not stop the others, by name.
+    pub left_out: BTreeMap<String, Unpacked>,
     /// The images of the unpacked bundles by digest, by the references of their lookups.
     pub images: BTreeMap<String, String>,
 }

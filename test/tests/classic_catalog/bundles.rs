@@ -1,8 +1,8 @@
 //! Bundles that cannot be unpacked.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use olm_test::samples;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{CLUSTER, OPERATOR, V1ALPHA1, catalog_source, condition, csv, named, subscription};
 
@@ -16,7 +16,7 @@ fn a_bundle_image_that_is_missing_is_reported_and_installed_when_it_comes() -> R
         stage.lab.apply(&[catalog_source("late", &image)])?;
         stage.subscribe("late", &json!({}))?;
         let object = subscription("late", &json!({}));
-        let is_told = |found: &serde_json::Value| {
+        let is_told = |found: &Value| {
             let message = condition(found, "BundleUnpacking").and_then(|found| found["message"].as_str());
             message
                 .is_some_and(|why| why.starts_with("Bundle image pull failed. ") && why.contains(&reference))
@@ -105,6 +105,71 @@ fn a_bundle_with_a_kind_that_no_plan_installs_is_refused_before_a_plan_is_made()
         ensure!(plans.is_empty(), "{plans:?}");
         let installed = stage.get(&csv("exposed", "1.0.0")).await?;
         ensure!(installed.is_none(), "{installed:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_bundle_that_cannot_be_unpacked_stops_only_its_own_subscription() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let reference = format!("{}/vacant-bundle:v1.0.0", stage.lab.registry()?);
+        let vacant = samples::renamed("vacant", &samples::catalog(&["1.0.0"], |_| reference.clone()));
+        let lively = stage.lab.push_bundles("lively", &["1.0.0"], OPERATOR).await?;
+        let image = stage
+            .lab
+            .push_catalog("lively-catalog:latest", &format!("{lively}{vacant}"))
+            .await?;
+        stage.group("lively", json!({}))?;
+        let group = named("operators.coreos.com/v1", "OperatorGroup", "lively", "group");
+        let annotation =
+            json!({"metadata": {"annotations": {"operatorframework.io/bundle-unpack-timeout": "1s"}}});
+        stage.patch(&group, &annotation).await?;
+        stage.lab.apply(&[catalog_source("lively", &image)])?;
+        let mut other = subscription("lively", &json!({"name": "vacant"}));
+        other["metadata"]["name"] = "vacant".into();
+        stage
+            .lab
+            .apply(&[other.clone(), subscription("lively", &json!({}))])?;
+        let installed = stage.installs("lively", "1.0.0").await?;
+        let object = subscription("lively", &json!({}));
+        let is_well = |found: &Value| {
+            let kinds = ["BundleUnpackFailed", "BundleUnpacking", "ResolutionFailed"];
+            kinds.iter().all(|kind| condition(found, kind).is_none())
+        };
+        stage.becomes("it is well", &object, is_well).await?;
+        let why = |found: &Value| {
+            let failed = condition(found, "BundleUnpackFailed");
+            let message = failed.and_then(|failed| failed["message"].as_str());
+            message.unwrap_or_default().to_owned()
+        };
+        let failed = stage
+            .becomes("the other one names its image", &other, |found| {
+                why(found).contains(&reference)
+            })
+            .await?;
+        ensure!(
+            why(&failed).starts_with("Bundle unpacking failed - DeadlineExceeded: "),
+            "{failed}"
+        );
+        let plan = stage.phase("lively", "Complete").await?;
+        ensure!(
+            plan["spec"]["clusterServiceVersionNames"] == json!(["lively.v1.0.0"]),
+            "{plan}"
+        );
+
+        // The image comes, and the installed operator stays as it is.
+        let files = samples::renamed_bundle("vacant", "1.0.0", OPERATOR);
+        stage.lab.push_bundle("vacant-bundle:v1.0.0", &files).await?;
+        let is_installed = |found: &Value| {
+            found["status"]["installedCSV"] == "vacant.v1.0.0"
+                && condition(found, "BundleUnpackFailed").is_none()
+        };
+        stage.becomes("both are installed", &other, is_installed).await?;
+        let after = stage.get(&object).await?.context("it is gone")?;
+        ensure!(
+            after["status"]["installPlanRef"] == installed["status"]["installPlanRef"],
+            "{after}"
+        );
         Ok(())
     })
 }

@@ -1,4 +1,5 @@
-//! The resolution of a namespace in which Subscriptions cannot be satisfied: these are refused, and the others move.
+//! The resolution of a namespace in which Subscriptions cannot be satisfied, or need bundles that cannot be unpacked:
+//! these are left out, and the others move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,9 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::steps::is_for;
-use super::{Request, Resolved, attempt, resolve, subscriptions_here};
+use super::{
+    BundleName, CatalogContent, Request, Resolved, attempt, is_certain, readable, resolve, subscriptions_here,
+};
 use crate::cluster::text;
 use crate::subscription::ResolveError;
 
@@ -52,6 +55,77 @@ pub(super) fn without_refused(request: &Request<'_>, whole: &ResolveError) -> Op
         return None;
     }
     resolved.resolution.refused = refused;
+    Some(resolved)
+}
+
+/// Resolves the Subscriptions of a namespace without those that need one of the bundles `failed`, which cannot be
+/// unpacked. The versions that these have installed stay. `whole` is the resolution with them. `None` where all need
+/// such a bundle, or the others do not do without.
+pub fn without_bundles(
+    request: &Request<'_>,
+    whole: &Resolved,
+    failed: &BTreeSet<BundleName>,
+) -> Option<Resolved> {
+    let readable: Vec<CatalogContent> = readable(request).cloned().collect();
+    let known = Request {
+        catalogs: &readable,
+        ..request.clone()
+    };
+    let refused = &whole.resolution.refused;
+    let all = subscriptions_here(request).into_iter();
+    let all = all.filter(|found| !refused.contains_key(text(found, "/metadata/name")));
+    let failed_of = |operators: &[Entry]| {
+        let mut failed = failed.iter();
+        failed.find(|bundle| operators.iter().any(|entry| bundle.is_of(entry)))
+    };
+    let mut left_out: BTreeMap<String, BundleName> = BTreeMap::new();
+    let mut packages: BTreeMap<&str, &BundleName> = BTreeMap::new();
+    let mut satisfied = Vec::new();
+    for subscription in all {
+        // What is satisfied with the others alone brings nothing of its own.
+        let operators = attempt(&known, &[subscription]).map_or_else(|_| Vec::new(), |found| found.operators);
+        match failed_of(&operators) {
+            Some(bundle) => {
+                left_out.insert(text(subscription, "/metadata/name").to_owned(), bundle.clone());
+                packages.insert(text(subscription, "/spec/name"), bundle);
+            }
+            None => satisfied.push((subscription, operators)),
+        }
+    }
+    let mut kept = Vec::new();
+    for (subscription, operators) in satisfied {
+        let mut needed = packages.iter();
+        let needed = needed.find(|(package, _)| brings(&operators, &[subscription], &[**package].into()));
+        match needed {
+            Some((_, bundle)) => {
+                left_out.insert(text(subscription, "/metadata/name").to_owned(), (*bundle).clone());
+            }
+            None => kept.push(subscription),
+        }
+    }
+    if left_out.is_empty() || kept.is_empty() {
+        return None;
+    }
+    let reduced = Request {
+        subscriptions: kept.clone(),
+        ..known.clone()
+    };
+    let mut resolved = resolve(&reduced).ok()?;
+    let names: BTreeSet<&str> = left_out
+        .keys()
+        .chain(refused.keys())
+        .map(String::as_str)
+        .collect();
+    let is_certain = readable.len() == request.catalogs.len() || is_certain(&resolved, request, &names);
+    let packages = packages.into_keys().collect();
+    if !is_certain
+        || brings(&resolved.operators, &kept, &packages)
+        || failed_of(&resolved.operators).is_some()
+    {
+        return None;
+    }
+    resolved.resolution.refused.clone_from(refused);
+    resolved.left_out = left_out;
     Some(resolved)
 }
 

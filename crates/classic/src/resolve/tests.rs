@@ -58,6 +58,19 @@ fn run(
     csvs: &[Value],
     broken: Option<&str>,
 ) -> Result<Resolved, ResolveError> {
+    with_request(rows, subscriptions, csvs, broken, |request| {
+        resolve_available(request)
+    })
+}
+
+/// Does something with the request of such a resolution.
+fn with_request<T>(
+    rows: Vec<BundleMessage>,
+    subscriptions: &[Value],
+    csvs: &[Value],
+    broken: Option<&str>,
+    act: impl FnOnce(&Request<'_>) -> T,
+) -> T {
     let packages: BTreeMap<String, PackageMessage> = rows
         .iter()
         .map(|row| (row.package_name.clone(), PackageMessage::default()))
@@ -71,7 +84,7 @@ fn run(
     let mut catalogs = vec![catalog("a", Ok(Arc::new(EntryIndex::new(rows, &packages))))];
     catalogs.extend(broken.map(|error| catalog("b", Err(error.to_owned()))));
     let group = json!({"metadata": {"namespace": "n", "name": "g"}});
-    resolve_available(&Request {
+    act(&Request {
         namespace: "n",
         global_namespace: "olm",
         operator_groups: vec![&group],
@@ -255,5 +268,85 @@ fn a_requirement_that_nothing_meets_is_told_with_the_versions_that_exist() {
         let rows = [healthy("good"), vec![wanted(value)]].concat();
         let clauses = clauses(run(rows, &[subscription("needing", "c", "")], &[], None));
         assert_eq!(clauses.last().map(String::as_str), Some(expected), "{clauses:?}");
+    }
+}
+
+/// Resolves without the Subscriptions that need these bundles of catalog `a`.
+fn run_without(
+    rows: Vec<BundleMessage>,
+    subscriptions: &[Value],
+    csvs: &[Value],
+    broken: Option<&str>,
+    failed: &[&str],
+) -> Option<Resolved> {
+    let bundle = |name: &&str| BundleName {
+        namespace: "olm".to_owned(),
+        catalog: "a".to_owned(),
+        name: (*name).to_owned(),
+    };
+    with_request(rows, subscriptions, csvs, broken, |request| {
+        let whole = resolve_available(request).unwrap();
+        without_bundles(request, &whole, &failed.iter().map(bundle).collect())
+    })
+}
+
+#[test]
+fn a_bundle_that_cannot_be_unpacked_stops_only_what_needs_it() {
+    let needing = with(bundle("needing", "v1", ""), "olm.gvk.required", API);
+    let needed = with(bundle("needed", "v1", ""), "olm.gvk", API);
+    let rows = || {
+        [
+            healthy("good"),
+            healthy("bad"),
+            vec![needing.clone(), needed.clone()],
+        ]
+        .concat()
+    };
+    let good = subscription("good", "c", "good.v1");
+    let csvs = [csv("good.v1"), csv("bad.v1")];
+    let left_out = |resolved: &Resolved| {
+        let names = resolved.left_out.iter();
+        let names = names.map(|(name, bundle)| format!("{name}: {}", bundle.name));
+        names.collect::<Vec<_>>()
+    };
+    for (other, failed, expected) in [
+        (subscription("bad", "c", "bad.v1"), "bad.v2", "bad: bad.v2"),
+        // What is needed is a dependency.
+        (
+            subscription("needing", "c", ""),
+            "needed.v1",
+            "needing: needed.v1",
+        ),
+    ] {
+        let subscriptions = [other.clone(), good.clone()];
+        let resolved = run_without(rows(), &subscriptions, &csvs[..], None, &[failed]).unwrap();
+        assert_eq!(outcome(&resolved).0, ["good.v2"]);
+        assert_eq!(left_out(&resolved), [expected]);
+        let lookups = resolved
+            .resolution
+            .bundle_lookups
+            .iter()
+            .map(BundleName::of_lookup);
+        assert_eq!(lookups.map(|bundle| bundle.name).collect::<Vec<_>>(), ["good.v2"]);
+        // Nothing is left where all need it, or nothing fails.
+        for (subscriptions, failed) in [(&subscriptions[..1], vec![failed]), (&subscriptions[..], vec![])] {
+            assert!(run_without(rows(), subscriptions, &csvs, None, &failed).is_none());
+        }
+    }
+}
+
+#[test]
+fn a_bundle_that_cannot_be_unpacked_and_a_refused_subscription_stop_only_themselves() {
+    let rows = [healthy("good"), healthy("bad")].concat();
+    let subscriptions = [
+        subscription("bad", "c", "bad.v1"),
+        subscription("gone", "c", "gone.v1"),
+        subscription("good", "c", "good.v1"),
+    ];
+    let csvs = [csv("good.v1"), csv("bad.v1"), csv("gone.v1")];
+    for broken in [None, Some("down")] {
+        let resolved = run_without(rows.clone(), &subscriptions, &csvs, broken, &["bad.v2"]).unwrap();
+        assert_eq!(outcome(&resolved), (vec!["good.v2"], vec!["gone"]));
+        assert!(resolved.left_out.contains_key("bad"), "{:?}", resolved.left_out);
     }
 }

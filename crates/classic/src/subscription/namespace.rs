@@ -62,6 +62,23 @@ pub enum Unpacked {
     Fatal(String),
 }
 
+impl Unpacked {
+    /// Whether the bundle cannot be unpacked, rather than not yet.
+    pub fn has_failed(&self) -> bool {
+        match self {
+            Self::Conditions(conditions) => conditions
+                .iter()
+                .any(|found| is_holding(found, "BundleLookupFailed")),
+            Self::Error(_) | Self::Fatal(_) => true,
+        }
+    }
+}
+
+/// Whether a condition of a lookup has this type and holds.
+fn is_holding(condition: &Value, kind: &str) -> bool {
+    text(condition, "/type") == kind && text(condition, "/status") == "True"
+}
+
 /// A warning event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
@@ -237,6 +254,7 @@ pub fn conclude(
         }
         Ok(resolution) => {
             pass.refuse(&resolution.refused);
+            pass.leave_out(&resolution.left_out);
             if pass.is_unpacked(unpacked) {
                 pass.plan(namespace, resolution, cluster);
             }
@@ -313,6 +331,23 @@ impl NamespacePass<'_> {
             .retain(|subscription| !refused.contains_key(text(subscription, "/metadata/name")));
     }
 
+    /// Says in Subscriptions why the bundle that they need cannot be unpacked. They have no part in the rest of the pass.
+    fn leave_out(&mut self, left_out: &BTreeMap<String, Unpacked>) {
+        for subscription in std::mem::take(&mut self.resolved) {
+            let Some(bundle) = left_out.get(text(subscription, "/metadata/name")) else {
+                self.resolved.push(subscription);
+                continue;
+            };
+            let others = std::mem::replace(&mut self.resolved, vec![subscription]);
+            self.is_unpacked(std::slice::from_ref(bundle));
+            if let Unpacked::Error(error) = bundle {
+                let wanted = condition(UNPACK_FAILED, "ErrorPreventedUnpacking", error);
+                self.mark(&wanted, &[UNPACKING]);
+            }
+            self.resolved = others;
+        }
+    }
+
     /// Whether all bundles are unpacked; else the Subscriptions say why not.
     fn is_unpacked(&mut self, unpacked: &[Unpacked]) -> bool {
         let errors = unpacked.iter().filter_map(|one| match one {
@@ -337,9 +372,7 @@ impl NamespacePass<'_> {
                 Unpacked::Conditions(conditions) => Some(conditions),
                 Unpacked::Error(_) | Unpacked::Fatal(_) => None,
             });
-            conditions
-                .flatten()
-                .filter(move |found| text(found, "/type") == kind && text(found, "/status") == "True")
+            conditions.flatten().filter(move |found| is_holding(found, kind))
         };
         if let Some(failed) = holding("BundleLookupFailed").next() {
             self.unpack_failed(failed);
@@ -430,64 +463,4 @@ impl NamespacePass<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::subscription::find_condition;
-
-    fn subscription(name: &str, approval: &str) -> Value {
-        json!({
-            "kind": "Subscription", "metadata": {"namespace": "n", "name": name, "uid": name},
-            "spec": {"name": name, "installPlanApproval": approval},
-            "status": {"conditions": [{"type": RESOLUTION_FAILED, "status": "True", "reason": "old"}]},
-        })
-    }
-
-    #[test]
-    fn a_refused_subscription_has_the_reason_and_the_others_move() {
-        let subscriptions = [subscription("bad", "Manual"), subscription("good", "Automatic")];
-        let error = ResolveError::NotSatisfiable(vec!["subscription bad exists".to_owned()]);
-        let resolution = Resolution {
-            steps: vec![json!({"resource": {"kind": names::CSV_KIND, "name": "good.v2"}})],
-            updated: [("good".to_owned(), "good.v2".to_owned())].into(),
-            refused: [("bad".to_owned(), error)].into(),
-            ..Resolution::default()
-        };
-        let run = |unpacked: &[Unpacked]| {
-            let cluster = Cluster::default();
-            let now = Timestamp::UNIX_EPOCH;
-            conclude("n", &subscriptions, &cluster, Ok(&resolution), unpacked, now)
-        };
-        let decision = run(&[]);
-        let [bad, plan, good] = &decision.written[..] else {
-            panic!("{decision:?}")
-        };
-        let why = find_condition(bad, RESOLUTION_FAILED).unwrap();
-        let message = "constraints not satisfiable: subscription bad exists";
-        assert_eq!(
-            (text(why, "/reason"), text(why, "/message")),
-            ("ConstraintsNotSatisfiable", message)
-        );
-        assert_eq!(bad.pointer("/status/currentCSV"), None);
-        // The approval of each Subscription of the namespace counts.
-        assert_eq!(text(plan, "/status/phase"), "RequiresApproval");
-        assert_eq!(text(good, "/status/currentCSV"), "good.v2");
-        assert_eq!(find_condition(good, RESOLUTION_FAILED), None);
-        assert_eq!(decision.error, None);
-        let event = Warning {
-            subscription: None,
-            reason: RESOLUTION_FAILED,
-            message: format!("Subscription bad is left out: {message}"),
-        };
-        assert_eq!(decision.events, [event]);
-
-        let pending = json!({"type": "BundleLookupPending", "status": "True"});
-        let decision = run(&[Unpacked::Conditions(vec![pending])]);
-        let [bad, good] = &decision.written[..] else {
-            panic!("{decision:?}")
-        };
-        assert!(find_condition(bad, UNPACKING).is_none() && find_condition(bad, RESOLUTION_FAILED).is_some());
-        assert!(find_condition(good, UNPACKING).is_some());
-    }
-}
+mod tests;

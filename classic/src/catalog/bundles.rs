@@ -1,0 +1,157 @@
+//! The bundles of a resolution: those that are unpacked, and the Subscriptions that go on without the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use olm_classic::cluster::{Cluster, annotation, text};
+use olm_classic::install_plan::BundleContent;
+use olm_classic::names;
+use olm_classic::resolve::{Bundle, BundleName, Resolved, take_bundles};
+use olm_classic::subscription::{Resolution, Unpacked};
+use serde_json::Value;
+
+use super::context::{Context, operator_group};
+use super::resolution::{ResolutionInput, ResolutionResult};
+use super::unpack::{self, BundleState, UnpackTimeouts};
+use crate::registry::access::Puller;
+
+/// The annotation of an OperatorGroup with the time that unpacking may take.
+const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
+/// The annotation of an OperatorGroup with the time after which a bundle that failed is unpacked again.
+const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
+
+/// As [`unpack`]. Subscriptions that need a bundle which cannot be unpacked are left out where the others do without.
+pub(super) async fn unpack_available(
+    context: &Context,
+    input: &ResolutionInput<'_>,
+    whole: &ResolutionResult,
+    resolved: &Resolved,
+) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
+    let (namespace, cluster) = (input.namespace, input.cluster);
+    let (resolution, unpacked, due) = unpack(context, namespace, cluster, resolved).await;
+    let names = resolved
+        .resolution
+        .bundle_lookups
+        .iter()
+        .map(BundleName::of_lookup);
+    let states: BTreeMap<BundleName, &Unpacked> = names.zip(&unpacked).collect();
+    let failed = states.iter().filter(|(_, state)| state.has_failed());
+    let failed: BTreeSet<BundleName> = failed.map(|(name, _)| name.clone()).collect();
+    if failed.is_empty() {
+        return (resolution, unpacked, due);
+    }
+    let reduced = context.resolutions.without(input, whole, failed).await;
+    let Some(reduced) = reduced.as_ref() else {
+        return (resolution, unpacked, due);
+    };
+    let left_out = reduced.left_out.iter().filter_map(|(name, bundle)| {
+        let state = states.get(bundle)?;
+        Some((name.clone(), (*state).clone()))
+    });
+    let left_out = left_out.collect();
+    let (mut resolution, unpacked, sooner) = unpack(context, namespace, cluster, reduced).await;
+    resolution.left_out = left_out;
+    (resolution, unpacked, due.into_iter().chain(sooner).min())
+}
+
+/// The resolution with the steps of its bundles, the state of each bundle, and the time after which that changes.
+async fn unpack(
+    context: &Context,
+    namespace: &str,
+    cluster: &Cluster,
+    resolved: &Resolved,
+) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
+    let mut resolution = resolved.resolution.clone();
+    if resolution.updated.is_empty() {
+        // No plan is made: nothing has to be here.
+        let unpacked = resolution
+            .bundle_lookups
+            .iter()
+            .map(|_| Unpacked::Conditions(Vec::new()));
+        let unpacked = unpacked.collect();
+        return (resolution, unpacked, None);
+    }
+    let timeouts = timeouts(context, cluster, namespace);
+    let mut images = BTreeMap::new();
+    let (mut bundles, mut due): (Vec<Bundle>, Option<Duration>) = (Vec::new(), None);
+    for lookup in &resolution.bundle_lookups {
+        let of = |pointer: &str| text(lookup, pointer);
+        let (source, place) = (of("/catalogSourceRef/name"), of("/catalogSourceRef/namespace"));
+        let image = of("/path");
+        let Some(found) = cluster.get(names::CATALOG_SOURCE_KIND, place, source) else {
+            bundles.push(Bundle::Condition(unpack::catalog_missing()));
+            continue;
+        };
+        if image.is_empty() {
+            bundles.push(inline(context, resolved, lookup).await);
+            continue;
+        }
+        let puller = Puller::of(found, context.policies.of_namespace(namespace));
+        match context.unpacker.ask(namespace, image, &puller, timeouts).await {
+            BundleState::Unpacked(bundle) => {
+                images.insert(image.to_owned(), bundle.image.clone());
+                bundles.push(Bundle::Content(bundle.content.clone()));
+            }
+            BundleState::NotUnpacked(condition, after) => {
+                due = due.into_iter().chain(after).min();
+                bundles.push(Bundle::Condition(condition));
+            }
+        }
+    }
+    let unpacked = take_bundles(&mut resolution, bundles, namespace);
+    resolution.images = images;
+    (resolution, unpacked, due)
+}
+
+/// The bundle of a lookup that the catalog holds itself.
+async fn inline(context: &Context, resolved: &Resolved, lookup: &Value) -> Bundle {
+    let of = |pointer: &str| text(lookup, pointer);
+    let (source, place) = (of("/catalogSourceRef/name"), of("/catalogSourceRef/namespace"));
+    let name = of("/identifier");
+    let operator = resolved
+        .operators
+        .iter()
+        .find(|entry| entry.name == name && entry.catalog == source && entry.catalog_namespace == place);
+    let Some(entry) = operator else {
+        return Bundle::Error(format!(
+            "bundle {name} is not in catalogsource {place}/{source} any more"
+        ));
+    };
+    let found = context
+        .sources
+        .bundle(place, source, &entry.package, &entry.channel, name)
+        .await;
+    match found {
+        Ok(bundle) => Bundle::Content(BundleContent {
+            csv: bundle.csv_json,
+            objects: bundle.object,
+            properties: entry.properties.clone(),
+        }),
+        Err(error) => Bundle::Error(format!(
+            "cannot read bundle {name} of catalogsource {place}/{source}: {error}"
+        )),
+    }
+}
+
+/// The times that the OperatorGroup sets for unpacking. Zero and negative values have the meaning that the Go
+/// implementation gives them: none, and not set.
+fn timeouts(context: &Context, cluster: &Cluster, namespace: &str) -> UnpackTimeouts {
+    let group = operator_group(cluster, namespace).ok();
+    let duration = |key: &str| -> Option<SignedDuration> {
+        let value = annotation(group?, key);
+        let parsed = if value == "0" {
+            Some(SignedDuration::ZERO)
+        } else {
+            value.parse().ok()
+        };
+        parsed.filter(|duration| !duration.is_negative())
+    };
+    let timeout = duration(TIMEOUT).unwrap_or(context.unpack_timeout);
+    let positive =
+        |duration: SignedDuration| Duration::try_from(duration).ok().filter(|found| !found.is_zero());
+    UnpackTimeouts {
+        timeout: positive(timeout),
+        retry: duration(RETRY).and_then(positive),
+    }
+}
