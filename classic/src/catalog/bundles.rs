@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use olm_api::names::user::SIGNATURE_POLICY;
 use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::install_plan::BundleContent;
 use olm_classic::names;
 use olm_classic::resolve::{Bundle, BundleName, Resolved, take_bundles};
 use olm_classic::subscription::{Resolution, Unpacked};
+use olm_image::Rules;
 use serde_json::Value;
 
 use super::context::{Context, operator_group};
 use super::resolution::{ResolutionInput, ResolutionResult};
 use super::unpack::{self, BundleState, UnpackTimeouts};
-use crate::registry::access::Puller;
+use crate::registry::access::{Puller, own_rules};
 
 /// The annotation of an OperatorGroup with the time that unpacking may take.
 const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
@@ -28,8 +30,7 @@ pub(super) async fn unpack_available(
     whole: &ResolutionResult,
     resolved: &Resolved,
 ) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
-    let (namespace, cluster) = (input.namespace, input.cluster);
-    let (resolution, unpacked, due) = unpack(context, namespace, cluster, resolved).await;
+    let (resolution, unpacked, due) = unpack(context, input, resolved).await;
     let names = resolved
         .resolution
         .bundle_lookups
@@ -50,7 +51,7 @@ pub(super) async fn unpack_available(
         Some((name.clone(), (*state).clone()))
     });
     let left_out = left_out.collect();
-    let (mut resolution, unpacked, sooner) = unpack(context, namespace, cluster, reduced).await;
+    let (mut resolution, unpacked, sooner) = unpack(context, input, reduced).await;
     resolution.left_out = left_out;
     (resolution, unpacked, due.into_iter().chain(sooner).min())
 }
@@ -58,10 +59,10 @@ pub(super) async fn unpack_available(
 /// The resolution with the steps of its bundles, the state of each bundle, and the time after which that changes.
 async fn unpack(
     context: &Context,
-    namespace: &str,
-    cluster: &Cluster,
+    input: &ResolutionInput<'_>,
     resolved: &Resolved,
 ) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
+    let (namespace, cluster) = (input.namespace, input.cluster);
     let mut resolution = resolved.resolution.clone();
     if resolution.updated.is_empty() {
         // No plan is made: nothing has to be here.
@@ -83,11 +84,16 @@ async fn unpack(
             bundles.push(Bundle::Condition(unpack::catalog_missing()));
             continue;
         };
+        let asking = resolved.asking(lookup, input.subscriptions);
         if image.is_empty() {
-            bundles.push(inline(context, resolved, lookup).await);
+            let bundle = match unsigned(&asking, lookup) {
+                Some(refusal) => refusal,
+                None => inline(context, resolved, lookup).await,
+            };
+            bundles.push(bundle);
             continue;
         }
-        let puller = Puller::of(found, context.policies.of_namespace(namespace));
+        let puller = Puller::of(found, rules(context, namespace, asking));
         match context.unpacker.ask(namespace, image, &puller, timeouts).await {
             BundleState::Unpacked(bundle) => {
                 images.insert(image.to_owned(), bundle.image.clone());
@@ -104,16 +110,33 @@ async fn unpack(
     (resolution, unpacked, due)
 }
 
+/// The rules for a bundle that these Subscriptions of a namespace ask for.
+pub(super) fn rules<'a>(
+    context: &Context,
+    namespace: &str,
+    asking: impl IntoIterator<Item = &'a Value>,
+) -> Rules {
+    let own = asking.into_iter().map(own_rules);
+    own.fold(context.policies.of_namespace(namespace), |all, own| all.and(&own))
+}
+
+/// The refusal of a bundle without an image, where one of these Subscriptions asks for a signature.
+fn unsigned(asking: &[&Value], lookup: &Value) -> Option<Bundle> {
+    let mut asking = asking.iter();
+    let strict = asking.find(|subscription| own_rules(subscription) != Rules::default())?;
+    Some(Bundle::Refused(format!(
+        "bundle {} has no image that could be signed, and annotation {SIGNATURE_POLICY} of Subscription {} asks for that",
+        text(lookup, "/identifier"),
+        text(strict, "/metadata/name"),
+    )))
+}
+
 /// The bundle of a lookup that the catalog holds itself.
 async fn inline(context: &Context, resolved: &Resolved, lookup: &Value) -> Bundle {
     let of = |pointer: &str| text(lookup, pointer);
     let (source, place) = (of("/catalogSourceRef/name"), of("/catalogSourceRef/namespace"));
     let name = of("/identifier");
-    let operator = resolved
-        .operators
-        .iter()
-        .find(|entry| entry.name == name && entry.catalog == source && entry.catalog_namespace == place);
-    let Some(entry) = operator else {
+    let Some(entry) = resolved.operator(lookup) else {
         return Bundle::Error(format!(
             "bundle {name} is not in catalogsource {place}/{source} any more"
         ));

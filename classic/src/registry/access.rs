@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use kube::Client;
+use olm_api::names::annotation_of;
+use olm_api::names::user::SIGNATURE_POLICY;
 use olm_classic::cluster::{items, text};
+use olm_cluster::image_policies;
 use olm_image::{
     Access, Credentials, CredentialsError, Options, Reference, ReferenceError, Rules, Settings, SettingsError,
 };
@@ -76,6 +79,17 @@ impl Puller {
     }
 }
 
+/// The rules of a CatalogSource or Subscription itself for its image. A list that cannot be read refuses the image.
+pub fn own_rules(object: &Value) -> Rules {
+    let of = |pointer: &str| text(object, pointer);
+    let (kind, namespace) = (of("/kind"), of("/metadata/namespace"));
+    let name = format!("{namespace}/{}", of("/metadata/name"));
+    let annotations = object.pointer("/metadata/annotations");
+    let list = annotations.and_then(|annotations| annotations.get(SIGNATURE_POLICY)?.as_str());
+    image_policies::own_rules(kind, &name, list)
+        .unwrap_or_else(|fault| Rules::unreadable(&annotation_of(SIGNATURE_POLICY, kind, &name), &fault))
+}
+
 /// Reads credentials and settings for pulls, as they are now.
 #[derive(Clone)]
 pub struct Accesses {
@@ -143,5 +157,35 @@ pub fn options(args: &CatalogArgs) -> Options {
         authorities_setting: "--pull-cas-dir",
         token_services: common.registry_token_services.clone(),
         ..Options::new(concat!("catalog-operator/", env!("CARGO_PKG_VERSION")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_sets_rules_for_its_own_image() {
+        let rules = |annotations: Value| {
+            own_rules(&json!({
+                "kind": "CatalogSource",
+                "metadata": {"namespace": "n", "name": "c", "annotations": annotations},
+            }))
+        };
+        assert_eq!(rules(json!({})), Rules::default());
+        let list = r#"[{"type": "reject"}]"#;
+        let origin = annotation_of(SIGNATURE_POLICY, "CatalogSource", "n/c");
+        let expected = Rules::parse(&origin, list).unwrap();
+        assert_eq!(rules(json!({SIGNATURE_POLICY: list})), expected);
+        for unreadable in [
+            "",
+            "reject",
+            r#"[{"type": "sigstoreSigned", "keyPath": "/etc/key"}]"#,
+        ] {
+            let rules = rules(json!({SIGNATURE_POLICY: unreadable}));
+            assert_ne!(rules, Rules::default(), "{unreadable}");
+        }
     }
 }

@@ -70,6 +70,21 @@ pub struct Resolved {
     pub left_out: BTreeMap<String, BundleName>,
 }
 
+impl Resolved {
+    /// The operator of a lookup.
+    pub fn operator(&self, lookup: &Value) -> Option<&Entry> {
+        let bundle = BundleName::of_lookup(lookup);
+        self.operators.iter().find(|entry| bundle.is_of(entry))
+    }
+
+    /// Those of the Subscriptions that ask for the operator of a lookup; none for a dependency.
+    pub fn asking<'a>(&self, lookup: &Value, subscriptions: &'a [Value]) -> Vec<&'a Value> {
+        let operator = self.operator(lookup);
+        let is_for = |found: &&Value| operator.is_some_and(|entry| steps::is_for(found, entry));
+        subscriptions.iter().filter(is_for).collect()
+    }
+}
+
 /// The name of a bundle in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleName {

@@ -75,6 +75,9 @@ pub fn extension(
         (migration::SUBSCRIPTION.to_owned(), case.key()),
         (migration::SUBSCRIPTION_BACKUP.to_owned(), backup(subscription)),
     ]);
+    if let Some(rules) = annotation(subscription, user::SIGNATURE_POLICY) {
+        annotations.insert(user::SIGNATURE_POLICY.to_owned(), rules.to_owned());
+    }
     if let Some(group) = case.group() {
         annotations.insert(migration::OPERATOR_GROUP_BACKUP.to_owned(), backup(group));
     }
@@ -153,8 +156,10 @@ pub fn catalog(case: Case<'_>) -> Option<ClusterCatalog> {
     let mut made = ClusterCatalog::new(&wanted, spec);
     let origin = format!("{}/{}", namespace(source), name(source));
     let mut annotations = BTreeMap::from([(migration::CATALOG_SOURCE.to_owned(), origin)]);
-    if let Some(template) = annotation(source, user::CATALOG_IMAGE_TEMPLATE) {
-        annotations.insert(user::CATALOG_IMAGE_TEMPLATE.to_owned(), template.to_owned());
+    for key in [user::CATALOG_IMAGE_TEMPLATE, user::SIGNATURE_POLICY] {
+        if let Some(value) = annotation(source, key) {
+            annotations.insert(key.to_owned(), value.to_owned());
+        }
     }
     made.metadata.annotations = Some(annotations);
     Some(made)

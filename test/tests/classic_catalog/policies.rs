@@ -1,8 +1,13 @@
-//! OpenShift's ClusterImagePolicies and ImagePolicies, for the images of catalogs and bundles.
+//! Signature policies for the images of catalogs and bundles: OpenShift's, and those of the objects themselves.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use olm_image::Digest;
 use olm_test::registry::signatures::{image_policy, key, sign};
+use olm_test::samples;
 use serde_json::{Value, json};
 
 use crate::stage::{CLUSTER, OPERATOR, catalog_source, condition, subscription};
@@ -97,5 +102,86 @@ fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Re
             ["clusterimagepolicies", "imagepolicies"].map(|name| format!("{name}.config.openshift.io"));
         let [cluster, namespaced] = &definitions;
         lab.kubectl(&["delete", "crd", cluster, namespaced]).map(drop)
+    })
+}
+
+#[test]
+fn a_catalog_source_and_a_subscription_ask_for_signatures_of_their_own() -> Result<()> {
+    const STRICT: &str = "strict";
+    const KEY: &str = "olm.operatorframework.io/signature-policy";
+    CLUSTER.with(async |stage| {
+        let lab = &stage.lab;
+        let registry = lab.cluster.registry().context("a registry")?;
+        let (public, pair) = key()?;
+        let list = json!([{"type": "sigstoreSigned", "keyData": STANDARD.encode(&public)}]).to_string();
+        let with_list = |mut object: Value, list: &str| {
+            object["metadata"]["annotations"] = json!({KEY: list});
+            object
+        };
+        let files = samples::renamed_bundle(STRICT, "1.0.0", OPERATOR);
+        let bundle = lab
+            .push_bundle(&format!("{STRICT}-bundle:v1.0.0"), &files)
+            .await?;
+        let (_, digest) = bundle.split_once('@').context("no digest")?;
+        let digest: Digest = digest.parse()?;
+        let blobs = samples::renamed(STRICT, &samples::catalog(&["1.0.0"], |_| bundle.clone()));
+        let files = BTreeMap::from([("configs/catalog.json".to_owned(), blobs.into_bytes())]);
+        let label = ("operators.operatorframework.io.index.configs.v1", "/configs");
+        let name = format!("{STRICT}-catalog");
+        let catalog = lab.push(&format!("{name}:latest"), &files, &[label]).await?;
+        stage.group(STRICT, json!({}))?;
+
+        let source = catalog_source(STRICT, &catalog.to_string());
+        lab.apply(&[with_list(source.clone(), &list)])?;
+        let message = |found: &Value| found["status"]["message"].as_str().unwrap_or_default().to_owned();
+        let asks = |kind: &str, name: &str| format!("annotation {KEY} of {kind} {STRICT}/{name}");
+        let by_source = format!(
+            "{} (requirement 1) asks for a signature",
+            asks("CatalogSource", "catalog")
+        );
+        stage
+            .becomes("the catalog is refused", &source, |found| {
+                message(found).contains(&by_source)
+            })
+            .await?;
+        sign(registry, &name, catalog.digest(), &pair).await?;
+        let is_ready = |found: &Value| {
+            message(found).is_empty() && found["status"]["connectionState"]["lastObservedState"] == "READY"
+        };
+        stage
+            .becomes("the catalog is accepted", &source, is_ready)
+            .await?;
+
+        let of_package = subscription(STRICT, &json!({}));
+        lab.apply(&[with_list(of_package.clone(), &list)])?;
+        let by_subscription = format!(
+            "{} (requirement 1) asks for a signature",
+            asks("Subscription", STRICT)
+        );
+        let is_refused = |found: &Value| {
+            let unpacking = condition(found, "BundleUnpacking");
+            let message = unpacking.and_then(|found| found["message"].as_str());
+            message.is_some_and(|why| why.contains(&by_subscription))
+        };
+        stage
+            .becomes("the bundle is refused", &of_package, is_refused)
+            .await?;
+        sign(registry, &format!("{STRICT}-bundle"), &digest, &pair).await?;
+        stage.installs(STRICT, "1.0.0").await?;
+
+        // A list that cannot be read refuses the image, and what is served stays.
+        lab.apply(&[with_list(source.clone(), "nonsense")])?;
+        let by_nonsense = format!("{} cannot be followed: ", asks("CatalogSource", "catalog"));
+        stage
+            .becomes("the list is refused", &source, |found| {
+                message(found).contains(&by_nonsense)
+                    && found["status"]["connectionState"]["lastObservedState"] == "READY"
+            })
+            .await?;
+        lab.apply(&[with_list(source.clone(), &list)])?;
+        stage
+            .becomes("the catalog is accepted again", &source, is_ready)
+            .await?;
+        Ok(())
     })
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::findings::{Findings, findings};
 use super::{Actors, Gathered};
+use crate::catalog::bundles::rules;
 use crate::catalog::context::Context;
 use crate::objects::write::Actor;
 use crate::registry::access::Puller;
@@ -78,8 +79,8 @@ async fn bundle(
     reference: &BundleReference,
     gathered: &mut Gathered,
 ) -> Result<(), RequestFailure> {
-    let mut lookups = items(plan, "/status/bundleLookups").map(|lookup| text(lookup, "/path"));
-    let Some(path) = lookups.find(|path| bundle_name(path) == reference.name) else {
+    let mut lookups = items(plan, "/status/bundleLookups");
+    let Some(lookup) = lookups.find(|lookup| bundle_name(text(lookup, "/path")) == reference.name) else {
         let kind = ("v1", "ConfigMap");
         let writer = &context.base.writer;
         let map = writer
@@ -96,7 +97,11 @@ async fn bundle(
         &reference.catalog_namespace,
         &reference.catalog,
     );
-    let rules = context.policies.of_namespace(text(plan, "/metadata/namespace"));
+    let (path, version) = (text(lookup, "/path"), text(lookup, "/identifier"));
+    let namespace = text(plan, "/metadata/namespace");
+    let subscriptions = gathered.cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
+    let asking = subscriptions.filter(|found| text(found, "/status/currentCSV") == version);
+    let rules = rules(context, namespace, asking);
     let puller = match source {
         Some(source) => Puller::of(source, rules),
         None => Puller {

@@ -15,7 +15,7 @@ use super::context::Context;
 use super::report::{report, serve, serve_catalog};
 use super::state::{PersistedSource, ServedCatalog};
 use crate::registry::Key;
-use crate::registry::access::Puller;
+use crate::registry::access::{Puller, own_rules};
 use crate::registry::pull::{CatalogImage, ContentError};
 
 /// The shortest time between two questions for a newer image.
@@ -24,7 +24,8 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 /// Fetches the image of a source where that is due.
 pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> Outcome {
     let wanted = CatalogImage::of(source.object);
-    let puller = Puller::of(source.object, context.policies.of_cluster());
+    let rules = own_rules(source.object).and(&context.policies.of_cluster());
+    let puller = Puller::of(source.object, rules);
     context.sources.with(key, |source| {
         source.remote = None;
         if source.map.is_some() {

@@ -18,6 +18,8 @@ pub enum Bundle {
     Condition(Value),
     /// They cannot be asked for.
     Error(String),
+    /// They may not be installed.
+    Refused(String),
 }
 
 /// Takes the steps of unpacked bundles into a resolution. `bundles` has one element for each lookup, and so has the
@@ -29,6 +31,7 @@ pub fn take_bundles(resolution: &mut Resolution, bundles: Vec<Bundle>, namespace
         let is_inline = text(&lookup, "/path").is_empty();
         let steps = match bundle {
             Bundle::Error(error) => Err(Unpacked::Error(error)),
+            Bundle::Refused(why) => Err(Unpacked::Fatal(why)),
             Bundle::Condition(condition) => Err(Unpacked::Conditions(vec![condition])),
             Bundle::Content(content) if is_inline => {
                 inline_steps(&content, &lookup, namespace).map_err(|error| refused(&error))

@@ -143,3 +143,15 @@ fn durations_become_whole_minutes() {
         assert_eq!(minutes(given), expected, "{given}");
     }
 }
+
+#[test]
+fn rules_for_signatures_are_kept() {
+    let key = user::SIGNATURE_POLICY;
+    let (extension, catalog, _) = made(|facts| {
+        facts.catalogs.clear();
+        facts.subscriptions[0]["metadata"]["annotations"] = json!({key: "[1]"});
+        facts.sources[0]["metadata"]["annotations"] = json!({key: "[2]"});
+    });
+    assert_eq!(extension["metadata"]["annotations"][key], "[1]");
+    assert_eq!(catalog.unwrap()["metadata"]["annotations"][key], "[2]");
+}
