@@ -124,6 +124,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         plans,
         resumed: Mutex::default(),
         previews: Mutex::default(),
+        repairs: Mutex::default(),
         repeats: Repeats::default(),
         sources,
         base,

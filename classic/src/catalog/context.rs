@@ -48,6 +48,8 @@ pub struct Context {
     pub plans: Queue<(String, String)>,
     /// Failed InstallPlans whose account may have other rights now.
     pub resumed: Mutex<BTreeSet<(String, String)>>,
+    /// Complete InstallPlans of which somebody may have deleted objects.
+    pub repairs: Mutex<BTreeSet<(String, String)>>,
     /// What InstallPlans that wait for their approval would replace, as it was looked at last.
     pub previews: Mutex<BTreeMap<(String, String), u64>>,
     /// When events of namespaces were recorded.

@@ -3,6 +3,7 @@
 mod findings;
 mod gather;
 mod preview;
+mod repair;
 mod write;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use self::findings::{Findings, noted};
 use self::gather::gather;
 use self::preview::preview;
+use self::repair::repair;
 use super::context::Context;
 use super::write::write_status;
 use crate::objects::account::{NoAccountError, account};
@@ -48,6 +50,9 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
     let Some(plan) = plan else {
         return Outcome::Done;
     };
+    if context.repairs.lock().remove(&key) && text(plan, "/status/phase") == "Complete" {
+        return repair(&context, key, plan, &cluster).await;
+    }
     let is_resumed = context.resumed.lock().remove(&key);
     let phase = text(plan, "/status/phase");
     let is_live = matches!(phase, "RequiresApproval" | "Installing") || (is_resumed && phase == "Failed");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::resumed;
 use olm_classic::names;
-use olm_classic::subscription::is_paused;
+use olm_classic::subscription::{doubtful, is_paused, repairing};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -23,6 +23,7 @@ pub fn everything(context: &Context) {
                 .add(text(object, "/metadata/namespace").to_owned());
         }
     }
+    repair(context, doubtful(&cluster));
     for plan in cluster.of_kind(names::INSTALL_PLAN_KIND) {
         context.plans.add(key(plan));
     }
@@ -90,10 +91,14 @@ fn react(context: &Context, change: &Change) {
         }
         names::CLUSTER_EXTENSION_KIND => extension(context, change),
         "Role" | "RoleBinding" | "ServiceAccount" => {
+            made_again(context, change);
             resume(context, namespace);
             plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
         }
-        "ClusterRole" | "ClusterRoleBinding" => plans(context, |_| true),
+        "ClusterRole" | "ClusterRoleBinding" => {
+            made_again(context, change);
+            plans(context, |_| true);
+        }
         names::CRD_KIND => {
             if change.before.is_none() {
                 failed_plans(context);
@@ -197,6 +202,24 @@ fn resume(context: &Context, namespace: &str) {
     let plans = cluster.in_namespace(names::INSTALL_PLAN_KIND, namespace);
     for plan in plans.filter(|plan| resumed(plan).is_some()) {
         context.resumed.lock().insert(key(plan));
+        context.plans.add(key(plan));
+    }
+}
+
+/// Has an object of an operator made again that somebody has deleted.
+fn made_again(context: &Context, change: &Change) {
+    if change.now.is_none() {
+        repair(
+            context,
+            repairing(&context.base.store.snapshot(), change.object()),
+        );
+    }
+}
+
+/// Has complete plans make again what is gone.
+fn repair(context: &Context, plans: Vec<&Value>) {
+    for plan in plans {
+        context.repairs.lock().insert(key(plan));
         context.plans.add(key(plan));
     }
 }

@@ -17,6 +17,7 @@ mod namespace;
 mod paused;
 mod plan;
 mod plan_state;
+mod repair;
 mod restart;
 mod status;
 
@@ -31,6 +32,7 @@ pub use migration::{
 pub use namespace::{NamespaceDecision, Prepared, ResolveError, Unpacked, Warning, conclude, prepare};
 pub use paused::{is_namespace_paused, is_paused, is_version_paused};
 pub use plan::{point_to_created, settle_plan};
+pub use repair::{RepairedPlan, doubtful, is_living, repaired, repairing};
 pub use restart::restarted;
 pub use status::{SubscriptionDecision, pass};
 

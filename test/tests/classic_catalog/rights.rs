@@ -1,10 +1,13 @@
 //! Plans under the account that an OperatorGroup names.
 
-use anyhow::{Result, ensure};
-use serde_json::json;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use olm_test::world::eventually;
+use serde_json::{Value, json};
 
 use crate::failed::older_definition;
-use crate::stage::{CLUSTER, catalog_source, named};
+use crate::stage::{CLUSTER, SOON, catalog_source, csv, named, subscription};
 
 #[test]
 fn a_plan_waits_for_its_account_and_for_the_rights_of_the_account() -> Result<()> {
@@ -17,7 +20,7 @@ fn a_plan_waits_for_its_account_and_for_the_rights_of_the_account() -> Result<()
         stage.lab.apply(&[catalog_source("scoped", &image)])?;
         stage.subscribe("scoped", &json!({}))?;
         let plan = stage.plan("scoped").await?;
-        let says = |found: &serde_json::Value, text: &str| {
+        let says = |found: &Value, text: &str| {
             let conditions = found["status"]["conditions"].as_array();
             let mut conditions = conditions.into_iter().flatten();
             conditions.any(|one| one["reason"] == "InstallCheckFailed" && one["message"] == text)
@@ -34,8 +37,8 @@ fn a_plan_waits_for_its_account_and_for_the_rights_of_the_account() -> Result<()
             })
             .await?;
         ensure!(refused["status"]["phase"] == "Installing", "{}", refused["status"]);
-        let csv = stage.get(&crate::stage::csv("scoped", "1.0.0")).await?;
-        ensure!(csv.is_none(), "an account without rights has created a ClusterServiceVersion");
+        let created = stage.get(&csv("scoped", "1.0.0")).await?;
+        ensure!(created.is_none(), "an account without rights has created a ClusterServiceVersion");
         ensure!(refused["status"]["attenuatedServiceAccountRef"]["name"] == "tenant");
         let conditions = refused["status"]["conditions"].as_array().cloned().unwrap_or_default();
         ensure!(conditions.is_empty(), "{conditions:?}");
@@ -86,6 +89,99 @@ fn a_failed_plan_of_a_scoped_account_is_carried_out_once_more_when_rights_change
         ensure!(complete["metadata"]["uid"] == failed["metadata"]["uid"]);
         ensure!(complete["status"]["startTime"] == failed["status"]["startTime"]);
         stage.installs(package, "1.0.0").await?;
+        Ok(())
+    })
+}
+
+/// The accounts, roles and bindings that a plan has made.
+fn rights(plan: &Value) -> Result<Vec<Value>> {
+    const KINDS: &[&str] = &[
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ];
+    let steps = plan["status"]["plan"].as_array().context("no steps")?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of_rights = steps.iter().map(|step| &step["resource"]);
+    let of_rights = of_rights.filter(|resource| KINDS.contains(&text(&resource["kind"]).as_str()));
+    let objects = of_rights.map(|resource| {
+        let (kind, name) = (text(&resource["kind"]), text(&resource["name"]));
+        let api_version = match text(&resource["group"]).as_str() {
+            "" => text(&resource["version"]),
+            group => format!("{group}/{}", text(&resource["version"])),
+        };
+        let namespace = if kind.starts_with("Cluster") {
+            String::new()
+        } else {
+            text(&plan["metadata"]["namespace"])
+        };
+        named(&api_version, &kind, &namespace, &name)
+    });
+    Ok(objects.collect())
+}
+
+#[test]
+fn rights_that_somebody_deletes_are_made_again_and_go_with_their_version() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let package = "mended";
+        stage.offer(package, &["1.0.0"]).await?;
+        stage.subscribe(package, &json!({}))?;
+        stage.installs(package, "1.0.0").await?;
+        let version = csv(package, "1.0.0");
+        let succeeds = |found: &Value| found["status"]["phase"] == "Succeeded";
+        stage
+            .becomes("the operator is installed", &version, succeeds)
+            .await?;
+        let plan = stage.phase(package, "Complete").await?;
+        let rights = rights(&plan)?;
+        ensure!(rights.len() >= 3, "{rights:?}");
+        for object in &rights {
+            let before = stage.get(object).await?.context("it is not there")?;
+            stage.delete(object).await?;
+            let is_new = |found: &Value| {
+                let uid = &found["metadata"]["uid"];
+                uid.is_string() && *uid != before["metadata"]["uid"]
+            };
+            let after = stage.becomes("it is made again", object, is_new).await?;
+            for part in ["rules", "roleRef", "subjects"] {
+                ensure!(after[part] == before[part], "{after}");
+            }
+            for pointer in ["/ownerReferences", "/labels/olm.managed", "/labels/olm.owner"] {
+                let pointer = format!("/metadata{pointer}");
+                ensure!(after.pointer(&pointer) == before.pointer(&pointer), "{after}");
+            }
+        }
+        let complete = stage.phase(package, "Complete").await?;
+        ensure!(complete["metadata"]["uid"] == plan["metadata"]["uid"]);
+        stage
+            .becomes("the operator is well again", &version, succeeds)
+            .await?;
+        eventually("an event names what was deleted", SOON, async || {
+            let events = stage.list(&named("v1", "Event", package, "")).await?;
+            let is_it = |event: &Value| {
+                let note = event["message"].as_str().unwrap_or_default();
+                event["reason"] == "ObjectsDeleted" && note.contains("ServiceAccount mended-operator")
+            };
+            Ok(events.iter().any(is_it).then_some(()))
+        })
+        .await?;
+
+        // What goes with its version is not made again.
+        let keep_away = json!({"metadata": {"annotations": {"olm.operatorframework.io/reinstall": "false"}}});
+        stage
+            .patch(&subscription(package, &json!({})), &keep_away)
+            .await?;
+        stage.delete(&version).await?;
+        for object in &rights {
+            stage.goes(object).await?;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        for object in &rights {
+            ensure!(stage.get(object).await?.is_none(), "{object} is there again");
+        }
+        stage.phase(package, "Complete").await?;
         Ok(())
     })
 }
