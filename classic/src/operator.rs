@@ -18,6 +18,7 @@ pub mod copies;
 pub mod copy_events;
 pub mod copy_index;
 pub mod csv;
+pub mod grace;
 pub mod group;
 pub mod metrics;
 pub mod wake;

@@ -16,6 +16,7 @@ use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
 
 use super::copy_index::CopyIndex;
+use super::grace::Unready;
 use super::metrics::Metrics;
 use super::work::{Name, Work};
 use crate::args::OperatorArgs;
@@ -40,6 +41,8 @@ pub struct Context {
     pub copies: Arc<CopyIndex>,
     /// Operators of which an event says that they are not copied; nothing until the events are listed.
     pub reported: tokio::sync::Mutex<Option<BTreeSet<Name>>>,
+    /// Operators that were healthy and do not run for the moment.
+    pub unready: Unready,
     version: Fresh<String>,
 }
 
@@ -55,6 +58,7 @@ impl Context {
             protected: protected.filter(|name| !name.is_empty()).collect(),
             copies: Arc::default(),
             reported: tokio::sync::Mutex::default(),
+            unready: Unready::default(),
             version: Fresh::new(VERSION_AGE),
             base,
         }

@@ -12,7 +12,7 @@ pub use clean::{remove, remove_orphans};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use olm_classic::cluster::{items, text};
@@ -58,6 +58,7 @@ enum RunEnd {
 pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
     let snapshot = context.snapshot();
     let Some(object) = snapshot.get(names::CSV_KIND, &name.namespace, &name.name) else {
+        context.unready.forget(name);
         let removed = remove_orphans(context, &snapshot, name).await;
         return removed.unwrap_or_else(|failure| after(name, &failure));
     };
@@ -78,7 +79,7 @@ pub async fn reconcile(context: &Context, name: &Name) -> Outcome {
             tracing::debug!(%name, "the ClusterServiceVersion is paused");
             return Outcome::Done;
         }
-        None => run(context, object.clone()).await,
+        None => run(context, name, object.clone()).await,
         Some(fault) => refuse(context, object, &fault).await,
     };
     match result {
@@ -124,7 +125,7 @@ async fn refuse(context: &Context, object: &Value, message: &str) -> Result<Outc
 }
 
 /// Makes passes until nothing changes, then writes the status.
-async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure> {
+async fn run(context: &Context, name: &Name, object: Value) -> Result<Outcome, RequestFailure> {
     let mut stored = object;
     let now = Timestamp::now();
     let issuer = Authority::new(now);
@@ -156,6 +157,11 @@ async fn run(context: &Context, object: Value) -> Result<Outcome, RequestFailure
             server_version: version.as_deref(),
         };
         let decision = pass(&current, &facts, &issuer, now).map_err(unreadable)?;
+        if before.phase == "Succeeded"
+            && let Some(rest) = context.unready.rest(name, decision.unready, Instant::now())
+        {
+            return Ok(Outcome::After(rest));
+        }
         error.clone_from(&decision.error);
         let is_unanswered = decision.is_unanswered;
         let acted = act::act(context, &cluster, &csv, &stored, &current, decision).await?;

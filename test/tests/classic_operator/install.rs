@@ -1,5 +1,7 @@
 //! Installation: from a new ClusterServiceVersion to Succeeded.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
@@ -222,4 +224,56 @@ async fn proxied(stage: &mut Stage) -> Result<()> {
         .phase("proxied", "proxied.v1", "Succeeded", "InstallSucceeded")
         .await?;
     Ok(())
+}
+
+#[test]
+fn a_rollout_and_a_drain_leave_the_phase_of_a_healthy_operator() -> Result<()> {
+    CLUSTER.alone(async |stage| {
+        let (namespace, version) = ("rolling", "rolling.v1");
+        stage.group(namespace, json!({}))?;
+        stage.lab.apply(&[csv(namespace, version, &json!({}))])?;
+        let before = stage
+            .phase(namespace, version, "Succeeded", "InstallSucceeded")
+            .await?;
+        let live = named("apps/v1", "Deployment", namespace, "rolling-operator");
+        let is_available = |found: &Value| {
+            let conditions = found["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.any(|found| found["type"] == "Available" && found["status"] == "True")
+        };
+        let is_rolled_out = |found: &Value| {
+            found["metadata"]["generation"] == found["status"]["observedGeneration"]
+                && found["status"]["updatedReplicas"] == found["status"]["replicas"]
+                && is_available(found)
+        };
+        let deployment = "deployment/rolling-operator";
+        stage
+            .lab
+            .kubectl(&["rollout", "restart", deployment, "-n", namespace])?;
+        let restarted = |found: &Value| {
+            let annotations = &found["spec"]["template"]["metadata"]["annotations"];
+            annotations["kubectl.kubernetes.io/restartedAt"].is_string() && is_rolled_out(found)
+        };
+        stage.becomes("it is rolled out", &live, restarted).await?;
+
+        let nodes = stage.lab.kubectl(&["get", "nodes", "-o", "name"])?;
+        let nodes: Vec<&str> = nodes.lines().collect();
+        stage.lab.kubectl(&[&["cordon"], &nodes[..]].concat())?;
+        stage
+            .lab
+            .kubectl(&["delete", "pods", "--all", "-n", namespace, "--wait=false"])?;
+        let down = stage
+            .becomes("no Pod runs", &live, |found| !is_available(found))
+            .await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        stage.lab.kubectl(&[&["uncordon"], &nodes[..]].concat())?;
+        down?;
+        stage.becomes("it runs again", &live, is_rolled_out).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let after = stage
+            .phase(namespace, version, "Succeeded", "InstallSucceeded")
+            .await?;
+        ensure!(after["status"] == before["status"], "{after}");
+        Ok(())
+    })
 }

@@ -26,6 +26,7 @@ mod upgradeable;
 mod webhooks;
 
 pub use api_services::is_adoptable;
+pub use deployments::UnreadyDeployments;
 
 /// The message of a ClusterServiceVersion with an API that another OperatorGroup provides.
 pub(super) const GROUP_CONFLICT: &str = "intersecting operatorgroups provide the same apis";
@@ -46,6 +47,9 @@ pub struct CsvDecision {
     pub csvs: BTreeSet<String>,
     /// Error that makes the pass be retried.
     pub error: Option<String>,
+    /// What keeps the Deployments of the strategy from being healthy, where nothing but that is wrong: they are as the
+    /// strategy wants them.
+    pub unready: Option<UnreadyDeployments>,
     /// Whether the error is that a server behind the API server does not answer for the moment. The health of the
     /// operator is not known then, and its phase stays.
     pub is_unanswered: bool,

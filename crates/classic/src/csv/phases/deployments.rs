@@ -17,13 +17,84 @@ pub(super) enum DeploymentProblem {
     Ended(String),
 }
 
+/// What keeps Deployments from being healthy that are as they should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnreadyDeployments {
+    /// New Pods take the place of others; enough of them run meanwhile.
+    RollingOut,
+    /// Too few Pods run.
+    Unavailable,
+}
+
+/// The Deployment on the cluster, where it is that of the ClusterServiceVersion.
+fn live<'a>(pass: &'a Pass<'_>, wanted: &Value) -> Option<&'a Value> {
+    let name = text(wanted, "/metadata/name");
+    let found = pass
+        .facts
+        .cluster
+        .get_watched(names::DEPLOYMENT_KIND, pass.namespace(), name);
+    found.filter(|found| install::is_of(found, &pass.csv))
+}
+
+/// What keeps the Deployments from being healthy; `None` where one is missing, is not as the strategy wants it, or has
+/// not come up in its time.
+pub(super) fn unready_deployments(pass: &Pass<'_>, wanted: &[Value]) -> Option<UnreadyDeployments> {
+    let mut state = UnreadyDeployments::RollingOut;
+    for wanted in wanted {
+        let found = live(pass, wanted)?;
+        let name = text(wanted, "/metadata/name");
+        let is_changed = changed_annotations(found, &pass.csv.metadata.annotations).is_some()
+            || changed_spec(found, wanted, name).is_some();
+        let has_spec = wanted.get("spec").zip(found.get("spec"));
+        if is_changed || !has_spec.is_some_and(|(wanted, found)| is_within(wanted, found)) {
+            return None;
+        }
+        match unready(found, name) {
+            Some(DeploymentProblem::Ended(_)) => return None,
+            Some(_) if !is_available(found) => state = UnreadyDeployments::Unavailable,
+            _ => {}
+        }
+    }
+    Some(state)
+}
+
+fn is_available(found: &Value) -> bool {
+    let mut conditions = items(found, "/status/conditions");
+    conditions.any(|found| text(found, "/type") == "Available" && text(found, "/status") == "True")
+}
+
+/// Whether a value has what is wanted; the server adds defaults, and tools such as `kubectl rollout restart` fields.
+fn is_within(wanted: &Value, found: &Value) -> bool {
+    match (wanted, found) {
+        (Value::Object(wanted), Value::Object(found)) => wanted.iter().all(|(key, wanted)| {
+            let found = found.get(key);
+            found.map_or_else(|| is_empty(wanted), |found| is_within(wanted, found))
+        }),
+        (Value::Array(wanted), Value::Array(found)) => {
+            wanted.len() == found.len()
+                && wanted
+                    .iter()
+                    .zip(found)
+                    .all(|(wanted, found)| is_within(wanted, found))
+        }
+        _ => wanted == found || is_empty(wanted),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
 /// The first fault; nothing where all are good.
 pub(super) fn trouble(pass: &Pass<'_>, wanted: &[Value]) -> Option<DeploymentProblem> {
-    let cluster = pass.facts.cluster;
     wanted.iter().find_map(|wanted| {
         let name = text(wanted, "/metadata/name");
-        let found = cluster.get_watched(names::DEPLOYMENT_KIND, pass.namespace(), name);
-        match found.filter(|found| install::is_of(found, &pass.csv)) {
+        match live(pass, wanted) {
             None => Some(DeploymentProblem::Waiting(format!(
                 "missing deployment with name={name}"
             ))),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::api_services::{ApiServiceState, Unanswered};
-use super::deployments::{DeploymentProblem, trouble};
+use super::deployments::{DeploymentProblem, trouble, unready_deployments};
 use super::{Pass, api_services, webhooks};
 
 /// Phase and reason of a ClusterServiceVersion that waits.
@@ -81,6 +81,7 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStat
             false
         }
         Some(DeploymentProblem::Waiting(message) | DeploymentProblem::Ended(message)) => {
+            pass.decision.unready = unready_deployments(pass, wanted);
             pass.set_changed(phase, reason, &format!("installing: {message}"));
             requeue(pass);
             false

@@ -196,6 +196,49 @@ fn a_deployment_that_was_changed_by_hand_is_installed_again() {
     assert_eq!(world.phase("v1").0, "Succeeded");
 }
 
+#[test]
+fn a_deployment_as_it_should_be_that_does_not_run_is_only_unready() {
+    let unready = |change: &dyn Fn(&mut Value)| {
+        let mut world = installed();
+        for object in world.0.iter_mut().filter(|object| object["kind"] == "Deployment") {
+            change(object);
+        }
+        let cluster: Cluster = world.0.iter().cloned().collect();
+        let facts = ClusterFacts {
+            cluster: &cluster,
+            discovery: &Discovery::default(),
+            server_version: Some("v1.36.0"),
+        };
+        let decision = pass(world.csv("v1"), &facts, &Authority, NOW.parse().unwrap()).unwrap();
+        decision.unready
+    };
+    let down = |object: &mut Value| object["status"]["conditions"][0]["status"] = json!("False");
+    assert_eq!(unready(&|_| ()), None, "it runs");
+    assert_eq!(unready(&down), Some(UnreadyDeployments::Unavailable));
+    let rolling = unready(&|object| {
+        object["metadata"]["generation"] = json!(2);
+        object["status"]["observedGeneration"] = json!(1);
+        object["spec"]["template"]["metadata"]["annotations"]["restartedAt"] = json!("now");
+    });
+    assert_eq!(rolling, Some(UnreadyDeployments::RollingOut));
+    let check = |change: &dyn Fn(&mut Value)| {
+        let state = unready(&|object| {
+            down(object);
+            change(object);
+        });
+        assert_eq!(state, None);
+    };
+    check(&|object| object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("other"));
+    check(&|object| object["spec"]["template"]["spec"]["containers"] = json!([]));
+    check(&|object| object["metadata"]["labels"]["olm.deployment-spec-hash"] = json!("other"));
+    check(&|object| object["spec"]["template"]["metadata"]["annotations"] = json!({}));
+    check(&|object| {
+        object["status"]["conditions"] =
+            json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]);
+    });
+    check(&|object| object["metadata"]["name"] = json!("elsewhere"));
+}
+
 /// A ClusterServiceVersion that has installed an aggregated API, whose APIService counts as available.
 fn aggregated(discovery: &Discovery, phase: &str) -> CsvDecision {
     let mut object = csv("v1", "");
