@@ -168,7 +168,7 @@ pub struct RegistryArgs {
     /// Limits for the download of an image.
     #[command(flatten)]
     pub limits: ImageLimitArgs,
-    /// Image of registry Pods that serve a ConfigMap; such Pods are made on request only.
+    /// Accepted for compatibility: this program serves the ConfigMaps of CatalogSources itself.
     #[arg(
         long = "configmapServerImage",
         env = "OLM_CONFIGMAP_SERVER_IMAGE",

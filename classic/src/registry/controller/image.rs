@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use olm_api::names::REGISTRY_POD;
 use olm_classic::catalog_source::Source;
+use olm_classic::cluster::text;
 use olm_image::Rules;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
@@ -178,10 +179,40 @@ async fn fetch(
 /// The time until the registry is asked for a newer image, where it is; zero when that is due.
 fn next_poll(context: &Context, key: &Key, source: &Source<'_>) -> Option<Duration> {
     let interval = Duration::try_from(source.poll_interval()?).unwrap_or(SHORTEST_POLL);
+    let interval = spread(interval.max(SHORTEST_POLL), text(source.object, "/metadata/uid"));
     let asked = context.sources.with(key, |source| source.asked);
     let Some(asked) = asked else {
         return Some(Duration::ZERO);
     };
     let passed = Duration::try_from(Timestamp::now().duration_since(asked)).unwrap_or_default();
-    Some(interval.max(SHORTEST_POLL).saturating_sub(passed))
+    Some(interval.saturating_sub(passed))
+}
+
+/// The interval plus up to a tenth, so that sources that are created together do not poll together for ever.
+fn spread(interval: Duration, uid: &str) -> Duration {
+    let percent = uid
+        .bytes()
+        .fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+        % 11;
+    interval + interval.saturating_mul(percent) / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_with_one_interval_poll_at_different_times() {
+        let interval = Duration::from_mins(10);
+        let spreads: std::collections::BTreeSet<Duration> = (0..50)
+            .map(|number| spread(interval, &format!("uid-{number}")))
+            .collect();
+        assert!(spreads.len() > 5, "{spreads:?}");
+        let limits = interval..=interval + interval / 10;
+        assert!(
+            spreads.iter().all(|spread| limits.contains(spread)),
+            "{spreads:?}"
+        );
+        assert_eq!(spread(interval, "u"), spread(interval, "u"));
+    }
 }

@@ -185,16 +185,16 @@ fn api_service(
     Ok(object)
 }
 
-/// The Service that a webhook is called at. Its name has dashes for the dots of the Deployment.
+/// The Service that a webhook is called at.
 fn client_config(
     csv: &ClusterServiceVersion,
     definition: &Value,
     authority: &str,
     path: Option<&str>,
 ) -> Value {
-    let deployment = text(definition, "/deploymentName").replace('.', "-");
+    let deployment = text(definition, "/deploymentName");
     let mut service = json!({
-        "name": service_name(&deployment), "namespace": csv.metadata.namespace, "port": port(definition),
+        "name": service_name(deployment), "namespace": csv.metadata.namespace, "port": port(definition),
     });
     if let (Some(path), Some(service)) = (path, service.as_object_mut()) {
         service.insert("path".to_owned(), path.into());

@@ -45,9 +45,9 @@ pub(crate) fn hosts(deployment: &str, namespace: &str) -> [String; 3] {
     ]
 }
 
-/// The name of the Service of a Deployment.
+/// The name of the Service of a Deployment. It has dashes for dots, which the name of a Service must not have.
 pub fn service_name(deployment: &str) -> String {
-    format!("{deployment}-service")
+    format!("{}-service", deployment.replace('.', "-"))
 }
 
 /// The name of the Secret with the certificate of a Deployment.
