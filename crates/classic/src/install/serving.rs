@@ -328,3 +328,22 @@ fn replace(object: &mut Map<String, Value>, key: &str, element: Value, is_replac
         None => list.push(element),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_service_has_no_dots_and_the_certificate_is_for_it() {
+        assert_eq!(service_name("d"), "d-service");
+        assert_eq!(service_name("d.v1"), "d-v1-service");
+        assert_eq!(
+            hosts("d.v1", "n"),
+            [
+                "d-v1-service.n",
+                "d-v1-service.n.svc",
+                "d-v1-service.n.svc.cluster.local"
+            ]
+        );
+    }
+}
