@@ -18,6 +18,7 @@ export const kinds = {
   nothing: "/?q=dtabase-xy",
   package: "/packages/showcase/harbour-db",
   manifests: "/packages/manifests/lantern",
+  manual: "/packages/manifests/almanac",
   deprecated: "/packages/showcase/old-mill",
   versions: "/packages/showcase/harbour-db/versions",
   version: "/packages/showcase/harbour-db/versions/harbour-db.v1.4.0",

@@ -129,6 +129,10 @@ function manifests() {
     { schema: "olm.bundle", package: "lantern", name: "lantern.v1.0.0", image: "registry.example/lantern:1", properties: [
       property("olm.package", { packageName: "lantern", version: "1.0.0" }), property("olm.gvk", { group: "lantern.example", kind: "Lamp", version: "v1" }),
       property("olm.bundle.object", { data: base64(JSON.stringify(csv)) })] },
+    // Its description is longer than a screen.
+    { schema: "olm.package", name: "almanac", defaultChannel: "stable", description: "A chapter of the manual.\n\n".repeat(150) + "The end of the manual." },
+    { schema: "olm.channel", package: "almanac", name: "stable", entries: [{ name: "almanac.v1.0.0" }] },
+    { schema: "olm.bundle", package: "almanac", name: "almanac.v1.0.0", image: "registry.example/almanac:1", properties: [property("olm.package", { packageName: "almanac", version: "1.0.0" })] },
   ];
 }
 

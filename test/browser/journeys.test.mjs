@@ -36,6 +36,20 @@ journey("a search shows its results while one types, and leads to a package", {}
   assert.match(await page.locator("h1").innerText(), /^Anchor Database 1\.0\.0/);
 });
 
+journey("filters keep the words that one types, and count what fits them", {}, async (page) => {
+  await page.goto(`${address}/`);
+  await page.getByLabel("Search packages").pressSequentially("policy");
+  await page.waitForFunction(() => document.querySelector("h1").textContent.includes("policy"));
+  assert.match(await page.title(), /^policy · Packages/);
+  const all = await count(page);
+  const security = page.locator("#filters").getByRole("link", { name: /^Security/ });
+  assert.equal(await security.locator(".number").innerText(), all);
+  await security.click();
+  await page.waitForURL("**category=Security*");
+  assert.equal(new URL(page.url()).searchParams.get("q"), "policy");
+  assert.equal(await count(page), all);
+});
+
 journey("a command is copied", { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
   await page.goto(`${address}${kinds.package}`);
   const button = page.getByRole("button", { name: "Copy" }).first();
@@ -74,9 +88,17 @@ journey("without scripts one searches, filters, turns pages and installs", { jav
   assert.match(await page.locator("#install .steps").innerText(), /kind: ClusterExtension[\s\S]*olm rbac harbour-db/);
   assert.equal(await page.getByRole("button", { name: "Copy" }).count(), 0, "no button that does nothing");
   const picture = page.locator(".graph svg");
-  const before = (await picture.boundingBox()).height;
-  await page.getByText("Fit", { exact: true }).click();
-  assert.ok((await picture.boundingBox()).height < before, "the picture fits");
+  const fit = async () => {
+    const before = await picture.boundingBox();
+    await page.getByText("Fit", { exact: true }).click();
+    return [before.height, (await picture.boundingBox()).height];
+  };
+  const [small, same] = await fit();
+  assert.equal(same, small, "a picture that fits keeps its size");
+  await page.getByRole("link", { name: "Draw more" }).click();
+  await page.waitForURL("**/versions#updates");
+  const [long, fitting] = await fit();
+  assert.ok(long > small && fitting < long, "a long picture fits");
 });
 
 journey("a version is reached from the graph and from the table, and names its updates", {}, async (page) => {
@@ -140,6 +162,13 @@ journey("paper gets the content alone", {}, async (page) => {
   await page.emulateMedia({ media: "print" });
   for (const away of [".top", ".tabs", ".bottom"]) assert.equal(await page.locator(away).isVisible(), false, away);
   assert.ok(await page.locator("#install").isVisible());
+  await page.goto(`${address}${kinds.manual}`);
+  await page.emulateMedia({ media: "print" });
+  const end = page.getByText("The end of the manual.");
+  assert.equal(await page.locator(".long").getAttribute("open"), null);
+  const cut = await page.locator(".long").evaluate((long) => [getComputedStyle(long, "::details-content").maxHeight, long.querySelector("summary").checkVisibility()]);
+  assert.deepEqual(cut, ["none", false], "a long description is whole");
+  assert.ok((await end.boundingBox()).height > 0);
 });
 
 for (const [size, viewport] of Object.entries(widths)) {

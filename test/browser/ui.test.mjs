@@ -76,6 +76,11 @@ journey("a search finds extensions by name, and an empty one says how to go on",
   await page.keyboard.press("Enter");
   await page.waitForURL("**/?q=*");
   assert.equal(await page.getByRole("link", { name, exact: true }).count(), 1);
+  await page.goto(`${address}${pages.waiting}`);
+  await page.getByLabel("Search extensions").fill(name);
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**q=*");
+  assert.equal(new URL(page.url()).searchParams.get("state"), "waiting", "a search keeps the state");
   await page.goto(`${address}${pages.nothing}`);
   await page.getByRole("link", { name: "Show all" }).click();
   await page.waitForURL(`${address}/`);

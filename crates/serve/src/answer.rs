@@ -183,7 +183,7 @@ impl App {
         B: http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
         match route {
-            Route::Unclean(clean) => return Ok(redirect(request, clean)),
+            Route::Elsewhere(target) => return Ok(redirect(request, target)),
             Route::Unknown => return Err(ErrorResponse::new(StatusCode::NOT_FOUND, "404 page not found")),
             _ => {}
         }
@@ -222,7 +222,7 @@ impl App {
             Route::Style => Ok(document::fixed(&document::STYLE, &request.headers)),
             Route::OpenApi => Ok(document::fixed(&document::OPENAPI, &request.headers)),
             Route::FbcSchema => Ok(document::fixed(&document::FBC_SCHEMA, &request.headers)),
-            Route::Unclean(_) | Route::Unknown => Err(ErrorResponse::of(StatusCode::NOT_FOUND)),
+            Route::Elsewhere(_) | Route::Unknown => Err(ErrorResponse::of(StatusCode::NOT_FOUND)),
         }
     }
 
@@ -292,10 +292,11 @@ fn failed(what: &str, error: &dyn std::error::Error) -> ErrorResponse {
         .because("the server cannot read its stored content; see its log")
 }
 
-fn redirect(request: &Parts, clean: &str) -> Response<Body> {
+fn redirect(request: &Parts, target: &str) -> Response<Body> {
     let target = match request.uri.query() {
-        Some(query) => format!("{clean}?{query}"),
-        None => clean.to_owned(),
+        Some(query) if target.contains('?') => format!("{target}&{query}"),
+        Some(query) => format!("{target}?{query}"),
+        None => target.to_owned(),
     };
     let mut headers = HeaderMap::new();
     if let Ok(location) = HeaderValue::from_str(&target) {

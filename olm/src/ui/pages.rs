@@ -6,10 +6,13 @@ mod overview;
 pub(super) use extension::{extension, plan};
 pub(super) use overview::{catalogs, extensions};
 
+use jiff::Timestamp;
 use maud::{Markup, html};
+use olm_api::Time;
 use olm_serve::design::{Document, badge, document, search, symbol};
 
 use super::read::State;
+use crate::extension::look::{NONE, age};
 
 /// The name of the site.
 const SITE: &str = "OLM cluster";
@@ -21,8 +24,29 @@ enum Menu {
     Catalogs,
 }
 
-/// A whole page. `server` is the address of the API server.
-fn page(server: &str, title: &str, menu: Menu, words: &str, content: &Markup) -> Markup {
+/// The source of what a page shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin<'of> {
+    /// The address of the API server.
+    pub(super) server: &'of str,
+    /// The time when the page was made.
+    pub(super) now: Timestamp,
+}
+
+/// The search field of a page: its words, and the parameters that a search keeps.
+type Searched<'of> = (&'of str, &'of [(&'static str, &'of str)]);
+
+/// The search field of a page without results.
+const UNSEARCHED: Searched<'_> = ("", &[]);
+
+/// A whole page.
+fn page(
+    origin: Origin<'_>,
+    title: &str,
+    menu: Menu,
+    (words, kept): Searched<'_>,
+    content: &Markup,
+) -> Markup {
     let entry = |of: Menu, address: &str, text: &str| {
         let current = (of == menu).then_some("page");
         html! { a href=(address) aria-current=[current] { (text) } }
@@ -36,10 +60,13 @@ fn page(server: &str, title: &str, menu: Menu, words: &str, content: &Markup) ->
                 (entry(Menu::Extensions, "/", "Extensions"))
                 (entry(Menu::Catalogs, "/catalogs", "Catalogs"))
             }
-            (search("Search extensions", words, &[]))
+            (search("Search extensions", words, kept))
         },
         footer: html! {
-            span { "Read from " span class="mono" { (server) } }
+            span {
+                "Read from " span class="mono" { (origin.server) } " at " (origin.now.strftime("%H:%M:%S")) " UTC "
+                a href="" { "Reload" }
+            }
             span { "These pages change nothing" }
         },
     };
@@ -47,7 +74,7 @@ fn page(server: &str, title: &str, menu: Menu, words: &str, content: &Markup) ->
 }
 
 /// The page of an address that leads nowhere.
-pub(super) fn missing(server: &str) -> Markup {
+pub(super) fn missing(origin: Origin<'_>) -> Markup {
     let content = html! {
         div class="page empty" {
             p class="code" { "404" }
@@ -56,18 +83,18 @@ pub(super) fn missing(server: &str) -> Markup {
             p { a class="button" href="/" { "All extensions" } }
         }
     };
-    page(server, "Not found", Menu::Extensions, "", &content)
+    page(origin, "Not found", Menu::Extensions, UNSEARCHED, &content)
 }
 
 /// The page instead of one that failed.
-pub(super) fn failed(server: &str, error: &str) -> Markup {
+pub(super) fn failed(origin: Origin<'_>, error: &str) -> Markup {
     let content = html! {
         div class="page" {
             h1 { "The cluster cannot be read" }
             div class="notice bad" { (symbol("warning")) p { (error) } }
         }
     };
-    page(server, "Error", Menu::Extensions, "", &content)
+    page(origin, "Error", Menu::Extensions, UNSEARCHED, &content)
 }
 
 /// The mark of a state.
@@ -79,6 +106,16 @@ fn state_badge(state: State) -> Markup {
         State::Progressing | State::Deleting => "",
     };
     badge(class, state.text())
+}
+
+/// How long ago a time was; the time itself is its title.
+fn ago(time: Option<&Time>, now: Timestamp) -> Markup {
+    html! {
+        @match time {
+            Some(time) => time datetime=(time.0) title=(time.0) { (age(Some(time), now)) " ago" },
+            None => (NONE),
+        }
+    }
 }
 
 /// Text with its parts in backticks as code.
@@ -114,8 +151,27 @@ mod tests {
 
     #[test]
     fn an_error_is_shown_as_text() {
-        let page = failed("https://api.example", "<script>alert(1)</script>").0;
+        let origin = Origin {
+            server: "https://api.example",
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let page = failed(origin, "<script>alert(1)</script>").0;
         assert!(page.contains("&lt;script&gt;alert(1)"), "{page}");
         assert!(page.contains("https://api.example"));
+        assert!(
+            page.contains(" at 00:00:00 UTC <a href=\"\">Reload</a>"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn times_are_ages_with_the_time_as_title() {
+        let time = Time(Timestamp::UNIX_EPOCH);
+        let now = Timestamp::from_second(7200).unwrap();
+        assert_eq!(
+            ago(Some(&time), now).0,
+            "<time datetime=\"1970-01-01T00:00:00Z\" title=\"1970-01-01T00:00:00Z\">2h ago</time>"
+        );
+        assert_eq!(ago(None, now).0, NONE);
     }
 }

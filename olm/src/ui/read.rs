@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use kube::{Resource, core::ClusterResourceScope};
@@ -147,7 +146,6 @@ pub(super) struct Details {
     pub(super) events: Vec<Event>,
     /// Notes about facts that could not be read.
     pub(super) notes: Vec<String>,
-    pub(super) now: Timestamp,
 }
 
 /// The next change of an extension.
@@ -214,7 +212,6 @@ pub(super) fn extension(backend: &Backend, name: &str) -> anyhow::Result<Option<
         waiting,
         events: found,
         notes,
-        now: Timestamp::now(),
     }))
 }
 
@@ -245,6 +242,7 @@ pub(super) fn fault(extension: &ClusterExtension) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use olm_api::cluster_extension::{CatalogFilter, ClusterExtensionSpec, SourceConfig};
     use olm_api::readiness::{Readiness, set_readiness};
     use olm_api::updates::UpdatesStatus;

@@ -11,6 +11,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
+use jiff::Timestamp;
 use maud::Markup;
 use olm_api::text::escape_lines;
 use olm_platform::listener::{self, Limits, Transport};
@@ -18,6 +19,7 @@ use olm_platform::shutdown::Shutdown;
 use olm_serve::design::{FAVICON, HTML, STYLE, protect};
 use tokio::net::TcpListener;
 
+use super::pages::Origin;
 use super::read::Backend;
 use super::{pages, read};
 
@@ -120,7 +122,7 @@ impl Site {
             );
         }
         let Some(page) = route(uri) else {
-            let content = pages::missing(&self.backend.server);
+            let content = pages::missing(self.origin());
             return html(StatusCode::NOT_FOUND, &content);
         };
         // Requests to the cluster block, as in the commands.
@@ -130,7 +132,7 @@ impl Site {
             Ok(Ok((status, content))) => html(status, &content),
             Ok(Err(error)) => html(
                 StatusCode::BAD_GATEWAY,
-                &pages::failed(&self.backend.server, &format!("{error:#}")),
+                &pages::failed(self.origin(), &format!("{error:#}")),
             ),
             Err(_) => plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -154,26 +156,35 @@ impl Site {
         response
     }
 
+    /// The source of a page that is made now.
+    fn origin(&self) -> Origin<'_> {
+        Origin {
+            server: &self.backend.server,
+            now: Timestamp::now(),
+        }
+    }
+
     fn render(&self, page: &Page) -> anyhow::Result<(StatusCode, Markup)> {
+        let backend = &self.backend;
         let found = match page {
-            Page::Extensions(query) => Some(pages::extensions(
-                &self.backend.server,
-                query,
-                &read::overview(&self.backend)?,
-            )),
-            Page::Catalogs => Some(pages::catalogs(
-                &self.backend.server,
-                &read::catalogs(&self.backend)?,
-            )),
-            Page::Extension(name) => read::extension(&self.backend, name)?
-                .map(|details| pages::extension(&self.backend.server, &details)),
+            Page::Extensions(query) => {
+                let all = read::overview(backend)?;
+                Some(pages::extensions(self.origin(), query, &all))
+            }
+            Page::Catalogs => {
+                let all = read::catalogs(backend)?;
+                Some(pages::catalogs(self.origin(), &all))
+            }
+            Page::Extension(name) => {
+                read::extension(backend, name)?.map(|details| pages::extension(self.origin(), &details))
+            }
             Page::Plan(name) => {
-                read::plan(&self.backend, name)?.map(|plan| pages::plan(&self.backend.server, name, &plan))
+                read::plan(backend, name)?.map(|plan| pages::plan(self.origin(), name, &plan))
             }
         };
         Ok(match found {
             Some(page) => (StatusCode::OK, page),
-            None => (StatusCode::NOT_FOUND, pages::missing(&self.backend.server)),
+            None => (StatusCode::NOT_FOUND, pages::missing(self.origin())),
         })
     }
 }

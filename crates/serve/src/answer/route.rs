@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use http::Method;
-use olm_api::serving::{CATALOG_LIST_PATH, Endpoint, FBC_SCHEMA_PATH, OPENAPI_PATH, SEARCH_PATH, parse_path};
+use olm_api::serving::{
+    CATALOG_LIST_PATH, Endpoint, FBC_SCHEMA_PATH, OPENAPI_PATH, SEARCH_PATH, parse_path, percent_encode,
+};
 
 use super::Endpoints;
 use super::problem::Detail;
@@ -35,8 +37,8 @@ pub(crate) enum Route {
     OpenApi,
     /// The JSON Schema of file-based catalogs.
     FbcSchema,
-    /// A path with a shorter spelling.
-    Unclean(String),
+    /// An address that is spelled differently, or that stands for another: its path, and its query if it has one.
+    Elsewhere(String),
     /// There is no such resource.
     Unknown,
 }
@@ -74,7 +76,7 @@ impl Route {
             Self::Search => "search",
             Self::Home | Self::Package { .. } | Self::Style | Self::Favicon => "site",
             Self::OpenApi | Self::FbcSchema => "description",
-            Self::Unclean(_) | Self::Unknown => "other",
+            Self::Elsewhere(_) | Self::Unknown => "other",
         }
     }
 
@@ -105,7 +107,7 @@ impl Route {
     /// Whether its errors are always problem details.
     pub(crate) fn detail(&self) -> Detail {
         match self {
-            Self::Catalog { .. } | Self::Unclean(_) | Self::Unknown => Detail::OnRequest,
+            Self::Catalog { .. } | Self::Elsewhere(_) | Self::Unknown => Detail::OnRequest,
             _ => Detail::Always,
         }
     }
@@ -115,7 +117,7 @@ impl Route {
 pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
     let clean = clean(path);
     if clean != path {
-        return Route::Unclean(clean);
+        return Route::Elsewhere(clean);
     }
     let path = plain(path);
     let path = path.as_ref();
@@ -125,12 +127,14 @@ pub(crate) fn find(path: &str, endpoints: Endpoints) -> Route {
         OPENAPI_PATH => return Route::OpenApi,
         FBC_SCHEMA_PATH => return Route::FbcSchema,
         "/" => return Route::Home,
+        "/packages" | PACKAGE_PAGES => return Route::Elsewhere("/".to_owned()),
         "/style.css" => return Route::Style,
         "/icon.svg" => return Route::Favicon,
         _ => {}
     }
     if let Some(rest) = path.strip_prefix(PACKAGE_PAGES) {
-        return package(rest).unwrap_or(Route::Unknown);
+        let found = package(rest).or_else(|| beside_package(rest));
+        return found.unwrap_or(Route::Unknown);
     }
     let Some((catalog, endpoint)) = parse_path(path) else {
         return Route::Unknown;
@@ -165,6 +169,19 @@ fn package(rest: &str) -> Option<Route> {
         package,
         page,
     })
+}
+
+/// The page that a path near those of packages stands for: the search in a catalog, or a page without a slash at its end.
+fn beside_package(rest: &str) -> Option<Route> {
+    let path = rest.strip_suffix('/').unwrap_or(rest);
+    if !path.contains('/') {
+        let catalog = percent_decode(path, Plus::IsPlus)?;
+        return Some(Route::Elsewhere(format!(
+            "/?catalog={}",
+            percent_encode(&catalog)
+        )));
+    }
+    package(path).map(|_| Route::Elsewhere(format!("{PACKAGE_PAGES}{path}")))
 }
 
 /// The path, with segments unescaped whose characters need no escapes.
@@ -234,14 +251,14 @@ mod tests {
         check("/api/v1/se%61rch", Route::Search);
         check(
             "/catalogs/cat//api/v1/metas",
-            Route::Unclean("/catalogs/cat/api/v1/metas".to_owned()),
+            Route::Elsewhere("/catalogs/cat/api/v1/metas".to_owned()),
         );
         check(
             "/catalogs/x/../cat/./api/v1/metas",
-            Route::Unclean("/catalogs/cat/api/v1/metas".to_owned()),
+            Route::Elsewhere("/catalogs/cat/api/v1/metas".to_owned()),
         );
-        check("/../..", Route::Unclean("/".to_owned()));
-        check("//catalogs/", Route::Unclean("/catalogs/".to_owned()));
+        check("/../..", Route::Elsewhere("/".to_owned()));
+        check("//catalogs/", Route::Elsewhere("/catalogs/".to_owned()));
         check("/catalogs", Route::Catalogs);
         check("/api/v1/search", Route::Search);
         check("/", Route::Home);
@@ -265,12 +282,19 @@ mod tests {
                 },
             );
         }
+        for (path, target) in [
+            ("/packages", "/"),
+            ("/packages/", "/"),
+            ("/packages/cat", "/?catalog=cat"),
+            ("/packages/c%26t/", "/?catalog=c%26t"),
+            ("/packages/cat/a/", "/packages/cat/a"),
+            ("/packages/cat/a%2fb/versions/", "/packages/cat/a%2fb/versions"),
+        ] {
+            check(path, Route::Elsewhere(target.to_owned()));
+        }
         for path in [
-            "/packages/cat",
-            "/packages/cat/",
             "/packages/cat/a/b",
-            "/packages/cat/a/",
-            "/packages/cat/a/versions/",
+            "/packages/cat/a/b/",
             "/packages/cat/a/versions/b/c",
             "/packages/cat/a/icon/b",
             "/all",

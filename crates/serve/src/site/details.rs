@@ -1,13 +1,14 @@
 //! The parts of a page about the content, requirements and permissions of a version.
 
 use maud::{Markup, html};
+use olm_fbc::RelatedImage;
 use serde_json::Value;
 
 use super::layout::badge;
 use super::markdown::is_harmless;
-use super::package::Package;
+use super::package::{Package, day};
 use super::release::{Permissions, Release, Rule};
-use super::{facets, icons, package_path};
+use super::{facets, icons, install, package_path};
 
 /// The number of rows of a table that are not collapsed.
 const UNFOLDED: usize = 8;
@@ -58,9 +59,12 @@ pub(super) fn permissions(of: &Package) -> Markup {
                     (rules("In the whole cluster", cluster))
                     (rules("In the namespaces that it watches", namespaces))
                 }
-                None => p {
-                    "The catalog does not list them. Once the extension exists, "
-                    code { "olm rbac " (of.name) } " prints them."
+                None => {
+                    p { "The catalog does not list them. " code { "olm install" } " shows the least roles, and asks before it creates them." }
+                    @if let Some(command) = install::roles(of) {
+                        p { "This reads the bundle and prints the least roles, without a cluster:" }
+                        (install::block("Command to print the least roles", &command))
+                    }
                 }
             }
         }
@@ -78,21 +82,33 @@ fn rules(title: &str, rules: &[Rule]) -> Markup {
     }
 }
 
-/// The images of a version.
+/// The images of a version: the bundle, and those of its workloads.
 pub(super) fn images(release: &Release) -> Markup {
+    let others = release.images.iter().filter(|image| image.image != release.image);
+    let others: Vec<&RelatedImage> = others.collect();
     html! {
         section id="images" {
             h2 { "Images" }
             dl class="images" {
                 dt { "Bundle" } dd class="mono" { (release.image) }
             }
-            @if !release.images.is_empty() {
-                (table("Images", &["Name", "Image"], &release.images, |image| html! {
-                    td { @if image.name.is_empty() { "—" } @else { (image.name) } } td class="mono" { (image.image) }
+            @if !others.is_empty() {
+                (table("Images", &["Name", "Image"], &others, |image| html! {
+                    td { (purpose(image)) } td class="mono" { (image.image) }
                 }))
             }
         }
     }
+}
+
+/// The name of an image; without one, the last part of its repository.
+fn purpose(image: &RelatedImage) -> &str {
+    if !image.name.is_empty() {
+        return &image.name;
+    }
+    let repository = image.image.split('@').next().unwrap_or_default();
+    let last = repository.rsplit('/').next().unwrap_or_default();
+    last.split(':').next().unwrap_or_default()
 }
 
 /// A table whose rows beyond the first are collapsed. `title` is its label for screen readers.
@@ -128,6 +144,17 @@ fn outside(address: &str, shown: &str) -> Markup {
     }
 }
 
+/// A link of the metadata, by its name if it has one.
+fn named_link(link: &Value) -> Markup {
+    let (address, name) = (text(link, "url"), text(link, "name"));
+    let shown = if name.trim().is_empty() {
+        short(address)
+    } else {
+        name
+    };
+    outside(address, shown)
+}
+
 /// An address without its common prefix.
 fn short(address: &str) -> &str {
     let rest = address
@@ -146,13 +173,20 @@ pub(super) fn facts(of: &Package) -> Markup {
     let keywords: Vec<&str> = metadata
         .items("/keywords")
         .filter_map(Value::as_str)
+        .filter(|word| !word.trim().is_empty())
         .take(30)
         .collect();
     let row = of.row(&release.name);
     let created = row.map_or("", |row| row.day());
+    // Only the shown bundle is parsed; manifests in YAML have no date among the versions.
+    let created = if created.is_empty() {
+        day(metadata.annotation("createdAt"))
+    } else {
+        created
+    };
     let repository = metadata.annotation("repository");
     html! {
-        aside class="facts" aria-label="Facts" {
+        aside class="facts" id="facts" aria-label="Facts" {
             dl {
                 (fact("Version", &html! { (release.title()) }, release.version.is_some()))
                 (fact("Published", &html! { (created) }, !created.is_empty()))
@@ -164,7 +198,7 @@ pub(super) fn facts(of: &Package) -> Markup {
                 (fact("Publisher", &html! { (metadata.text("/provider/name")) }, !metadata.text("/provider/name").is_empty()))
                 (fact("Maintainers", &html! { ul class="plain" { @for one in &maintainers { li { (maintainer(one)) } } } }, !maintainers.is_empty()))
                 (fact("Source", &html! { (outside(repository, short(repository))) }, !repository.is_empty()))
-                (fact("Links", &html! { ul class="plain" { @for link in &links { li { (outside(text(link, "url"), text(link, "name"))) } } } }, !links.is_empty()))
+                (fact("Links", &html! { ul class="plain" { @for link in &links { li { (named_link(link)) } } } }, !links.is_empty()))
                 (fact("Catalog", &html! { a href={ "/?catalog=" (of.catalog) } { (of.catalog) } }, true))
                 (fact("Keywords", &html! {
                     ul class="words" { @for word in &keywords { li { a href={ "/?keyword=" (olm_api::serving::percent_encode(word)) } { (word) } } } }
@@ -205,6 +239,19 @@ fn capability(level: &str) -> Markup {
     }
 }
 
+/// Links to the parts of a page: of each the identifier, the title and whether the page has it. The facts are beside the
+/// text on wide screens only.
+pub(super) fn tabs(parts: &[(&str, &str, bool)]) -> Markup {
+    html! {
+        nav class="tabs" aria-label="On this page" {
+            a class="narrow" href="#facts" { "Facts" }
+            @for (id, title, _) in parts.iter().filter(|(.., is_there)| *is_there) {
+                a href={ "#" (id) } { (title) }
+            }
+        }
+    }
+}
+
 /// The head of a page about a package or one of its versions.
 pub(super) fn head(of: &Package, is_version: bool) -> Markup {
     let release = &of.release;
@@ -238,5 +285,39 @@ pub(super) fn head(of: &Package, is_version: bool) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_image_is_listed_once_and_has_a_name() {
+        let image = |name: &str, image: &str| RelatedImage {
+            name: name.to_owned(),
+            image: image.to_owned(),
+        };
+        let release = Release {
+            image: "r.example/db-bundle:v1".to_owned(),
+            images: vec![
+                image("", "r.example/db-bundle:v1"),
+                image("", "r.example:5000/org/db@sha256:00"),
+                image("", "r.example/org/proxy:v2"),
+                image("tool", "r.example/x:v1"),
+            ],
+            ..Release::default()
+        };
+        let page = images(&release).into_string();
+        assert_eq!(page.matches("db-bundle").count(), 1, "{page}");
+        for name in ["db", "proxy", "tool"] {
+            assert!(page.contains(&format!("<td>{name}</td>")), "{name}: {page}");
+        }
+    }
+
+    #[test]
+    fn a_link_without_a_name_shows_its_address() {
+        let link = serde_json::json!({"name": " ", "url": "https://docs.example/db/"});
+        assert!(named_link(&link).into_string().ends_with(">docs.example/db</a>"));
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn error(status: StatusCode, why: &str, package: Option<&str>) -> Mar
         div class="page empty" {
             p class="code" { (status.as_u16()) }
             h1 { (title) }
-            p { (quoted(why)) }
+            p { (quoted(&sentence(why))) }
             p {
                 @if package.is_some() { "Search for it in all catalogs with the field above, or see " } @else { "See " }
                 a href="/" { "all packages" } "."
@@ -25,6 +25,14 @@ pub(crate) fn error(status: StatusCode, why: &str, package: Option<&str>) -> Mar
         ..Frame::default()
     };
     page(&frame, &content)
+}
+
+/// An error as a sentence.
+fn sentence(why: &str) -> String {
+    let mut letters = why.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    let end = if why.ends_with('.') { "" } else { "." };
+    first.chain(letters).chain(end.chars()).collect()
 }
 
 /// A text with its names in backticks as HTML.

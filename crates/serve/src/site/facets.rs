@@ -6,7 +6,8 @@ use super::icons;
 use super::query_parameters::QueryParameters;
 use crate::search_page::{Facet, FacetValue, Facets};
 
-/// The number of values of a filter that are not collapsed; the others expand, up to [`ALL`].
+/// The number of values of a filter that are not collapsed; the others expand, up to [`ALL`]. A single one more is not
+/// worth a click.
 const SHOWN: usize = 7;
 const ALL: usize = 60;
 /// The capability levels, the lowest first.
@@ -61,6 +62,7 @@ pub(super) fn shown<'a>(parameter: &str, value: &'a str) -> &'a str {
 pub(super) fn aside(parameters: &QueryParameters, facets: &Facets) -> Markup {
     html! {
         aside id="filters" aria-label="Filters" {
+            a class="skip" href="#results" { "Skip filters" }
             div class="filters-head" {
                 h2 { "Filters" }
                 a class="button small" href="#results" { "Done" }
@@ -93,7 +95,12 @@ fn group(facet: Facet, parameters: &QueryParameters, values: &[&FacetValue]) -> 
         .iter()
         .partition(|value| !set.is_empty() && value.name.eq_ignore_ascii_case(set));
     let mut first = others;
-    let rest = first.split_off(first.len().min(SHOWN));
+    let shown = if first.len() == SHOWN + 1 {
+        SHOWN + 1
+    } else {
+        SHOWN
+    };
+    let rest = first.split_off(first.len().min(shown));
     let rest: Vec<&FacetValue> = rest.into_iter().take(ALL).collect();
     html! {
         section class="facet" {
@@ -133,5 +140,26 @@ fn link(facet: Facet, parameters: &QueryParameters, value: &FacetValue) -> Marku
             @if is_set { (icons::symbol("close")) span class="hidden" { "Remove" } }
             @else { span class="number" { (value.count) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_more_than_fits_is_shown_at_once() {
+        let values: Vec<FacetValue> = (0..SHOWN + 2)
+            .map(|number| FacetValue {
+                name: format!("category {number}"),
+                count: 1,
+            })
+            .collect();
+        let more = |count: usize| {
+            let values: Vec<&FacetValue> = values.iter().take(count).collect();
+            group(Facet::Category, &QueryParameters::default(), &values).into_string()
+        };
+        assert!(!more(SHOWN + 1).contains("<summary>"));
+        assert!(more(SHOWN + 2).contains("<summary>2 more"));
     }
 }

@@ -14,13 +14,12 @@ const ENTRIES: usize = 50;
 /// The feed: the newest version first.
 pub(crate) fn feed(of: &Package) -> String {
     let marks = BundleMarks::of(of);
-    let rows: Vec<(&Row, Timestamp)> = of
-        .bundles
-        .iter()
-        .take(ENTRIES)
-        .map(|row| (row, created(row).unwrap_or(of.modified)))
-        .collect();
-    let updated = rows.iter().map(|(_, time)| *time).max().unwrap_or(of.modified);
+    let times = times(&of.bundles);
+    let rows: Vec<(&Row, Timestamp)> = of.bundles.iter().zip(times).take(ENTRIES).collect();
+    let newest = rows.iter().map(|(_, time)| *time).max();
+    // The content of the catalog tells of a new version that has no date.
+    let has_dates = rows.iter().all(|(row, _)| created(row).is_some());
+    let updated = newest.filter(|_| has_dates).unwrap_or(of.modified);
     let page = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n"))
         feed xmlns="http://www.w3.org/2005/Atom" {
@@ -51,6 +50,22 @@ pub(crate) fn feed(of: &Package) -> String {
         }
     };
     page.into_string()
+}
+
+/// The times of these versions, the newest first. A version without a date has that of the one before it, or a fixed
+/// time: it must not be new to readers whenever the catalog has other content.
+fn times(rows: &[Row]) -> Vec<Timestamp> {
+    let mut known = Timestamp::UNIX_EPOCH;
+    let mut times: Vec<Timestamp> = rows
+        .iter()
+        .rev()
+        .map(|row| {
+            known = created(row).unwrap_or(known);
+            known
+        })
+        .collect();
+    times.reverse();
+    times
 }
 
 /// A name that stays the same wherever the catalog is served.
@@ -104,6 +119,37 @@ mod tests {
         check("2024-02-01T10:20:30+02:00", Some("2024-02-01T08:20:30Z"));
         check("", None);
         check("yesterday, no ä", None);
+    }
+
+    #[test]
+    fn versions_without_a_date_keep_their_times_when_the_catalog_changes() {
+        let row = |name: &str, created: &str| Row {
+            name: name.to_owned(),
+            created: created.to_owned(),
+            ..Row::default()
+        };
+        let entries = |modified: i64| {
+            let of = Package {
+                bundles: vec![
+                    row("v4", ""),
+                    row("v3", "2024-03-03"),
+                    row("v2", ""),
+                    row("v1", ""),
+                ],
+                modified: Timestamp::from_second(modified).unwrap(),
+                ..Package::default()
+            };
+            let text = feed(&of);
+            let updated = text.split("<updated>").skip(1);
+            let updated = updated.filter_map(|part| Some(part.split_once('<')?.0.to_owned()));
+            updated.collect::<Vec<String>>()
+        };
+        let expected = |modified: &str| {
+            let (dated, none) = ("2024-03-03T00:00:00Z", "1970-01-01T00:00:00Z");
+            [modified, dated, dated, none, none].map(ToOwned::to_owned)
+        };
+        assert_eq!(entries(86_400), expected("1970-01-02T00:00:00Z"));
+        assert_eq!(entries(172_800), expected("1970-01-03T00:00:00Z"));
     }
 
     #[test]

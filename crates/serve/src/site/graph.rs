@@ -7,12 +7,15 @@ use maud::{Markup, html};
 use olm_fbc::graph::{ChannelGraph, EdgeKind, Node, PackageGraph};
 
 use super::package::Package;
-use super::version_path;
+use super::{package_path, version_path};
 
 /// The maximum number of bundles and updates in all channels.
 const DRAWN: usize = 10_000;
-/// The maximum numbers of versions, the newest first, and of channels, the default channel first.
-const ROWS: usize = 100;
+/// The maximum numbers of versions, the newest first: on the page of a package, where they fit on a screen, and on that
+/// of its versions.
+pub(super) const NEWEST: usize = 16;
+pub(super) const ROWS: usize = 100;
+/// The maximum number of channels, the default channel first.
 const CHANNELS: usize = 30;
 const ROW: usize = 28;
 const LANE: usize = 22;
@@ -34,13 +37,13 @@ struct Lane<'of> {
     rows: HashMap<usize, usize>,
 }
 
-/// The section with the picture; empty for a package without channels.
-pub(super) fn section(of: &Package) -> Markup {
+/// The section with the picture of at most `most` versions; empty for a package without channels.
+pub(super) fn section(of: &Package, most: usize) -> Markup {
     let graph = PackageGraph::within(&of.parts, &of.name, DRAWN).filter(|graph| !graph.channels.is_empty());
     let Some(graph) = graph else {
         return html! {};
     };
-    let names = rows(of, &graph);
+    let names = rows(of, &graph, most);
     let lanes = lanes(&graph, &names);
     let left_out = graph.omitted + graph.channels.len().saturating_sub(CHANNELS);
     let older = of.bundles.len().saturating_sub(names.len());
@@ -69,7 +72,14 @@ pub(super) fn section(of: &Package) -> Markup {
                 span { svg aria-hidden="true" width="28" height="10" { path class="edge shade-0 skips" d="M2 5H26" {} } "skips, also by range" }
                 span { svg aria-hidden="true" width="12" height="12" { circle class="dot hollow shade-0" cx="6" cy="6" r="4.5" {} } "skipped" }
             }
-            @if older > 0 { p class="quiet" { (older) " older versions are not drawn." } }
+            @if older > 0 {
+                p class="quiet" {
+                    (older) @if older == 1 { " older version is not drawn." } @else { " older versions are not drawn." }
+                    @if most < ROWS {
+                        " " a href={ (package_path(&of.catalog, &of.name)) "/versions#updates" } { "Draw more" }
+                    }
+                }
+            }
             @if left_out > 0 {
                 p class="quiet" { (left_out) " channels are not drawn; " code { "olm catalog graph" } " draws them." }
             }
@@ -78,7 +88,7 @@ pub(super) fn section(of: &Package) -> Markup {
 }
 
 /// The names of the bundles that are drawn, a row each.
-fn rows<'of>(of: &'of Package, graph: &'of PackageGraph) -> Vec<&'of str> {
+fn rows<'of>(of: &'of Package, graph: &'of PackageGraph, most: usize) -> Vec<&'of str> {
     let nodes = || {
         graph
             .channels
@@ -95,7 +105,7 @@ fn rows<'of>(of: &'of Package, graph: &'of PackageGraph) -> Vec<&'of str> {
         .map(|node| node.name.as_str())
         .filter(|name| seen.insert(name))
         .collect();
-    known.into_iter().chain(unknown).take(ROWS).collect()
+    known.into_iter().chain(unknown).take(most).collect()
 }
 
 /// Each channel in the leftmost lane that is free between its newest and its oldest bundle.
@@ -203,7 +213,7 @@ fn picture(of: &Package, names: &[&str], lanes: &[Lane<'_>]) -> Markup {
     let width = width + MARGIN;
     html! {
         svg role="group" aria-label={ "Updates of " (of.name) } width=(width) height=(height)
-            viewBox={ "0 0 " (width) " " (height) } {
+            viewBox={ "0 0 " (width) " " (height) } preserveAspectRatio="xMinYMin meet" {
             @for lane in lanes { (drawn(lane)) }
             @for text in &texts { (text) }
         }
@@ -347,14 +357,14 @@ mod tests {
             });
         }
         let graph = PackageGraph::new(&of.parts, "p").unwrap();
-        let names = rows(&of, &graph);
+        let names = rows(&of, &graph, ROWS);
         assert_eq!(names, ["p.v4", "p.v3", "p.v2", "p.v1"]);
         let places: Vec<(&str, usize)> = lanes(&graph, &names)
             .iter()
             .map(|lane| (lane.channel.name.as_str(), lane.at))
             .collect();
         assert_eq!(places, [("new", 0), ("<old>", 0), ("all", 1)]);
-        let page = section(&of).into_string();
+        let page = section(&of, ROWS).into_string();
         for part in [
             "&lt;old&gt;",
             "href=\"/packages/cat/p/versions/p.v2\"",
@@ -367,6 +377,15 @@ mod tests {
             page.matches("<circle class=\"dot").count(),
             6 + 1,
             "with the one of the legend: {page}"
+        );
+        let part = section(&of, 3).into_string();
+        assert!(
+            part.contains("1 older version is not drawn.") && !part.contains(">1.0.0</text>"),
+            "{part}"
+        );
+        assert!(
+            part.contains("href=\"/packages/cat/p/versions#updates\""),
+            "{part}"
         );
     }
 }

@@ -31,8 +31,9 @@ pub(crate) fn home(parameters: &QueryParameters, found: &SearchPage, catalogs: u
             }
         }
     };
+    let searched = format!("{words} · Packages");
     let frame = Frame {
-        title: "Packages",
+        title: if words.is_empty() { "Packages" } else { &searched },
         words,
         kept: parameters.without("q").collect(),
         feed: None,
@@ -106,7 +107,10 @@ fn card(found: &SearchResult, several: bool) -> Markup {
                 (icons::of_package(icon.as_deref(), title, "medium"))
                 div {
                     h2 { a href=(path) { (title) } }
-                    p class="by" { code { (facts.name) } @if !facts.provider.is_empty() { " · " (facts.provider) } }
+                    @if facts.provider.is_empty() || !is_slug(&facts.name, title) {
+                        p class="by" title=(facts.name) { code { (facts.name) } }
+                    }
+                    @if !facts.provider.is_empty() { p class="by" title=(facts.provider) { (facts.provider) } }
                 }
             }
             @if !facts.summary.is_empty() { p class="summary" { (facts.summary) } }
@@ -118,6 +122,15 @@ fn card(found: &SearchResult, several: bool) -> Markup {
             }
         }
     }
+}
+
+/// Whether a name says the same as a title, in lower case and with hyphens.
+fn is_slug(name: &str, title: &str) -> bool {
+    let letters = |text: &str| -> String {
+        let letters = text.chars().filter(|letter| letter.is_alphanumeric());
+        letters.flat_map(char::to_lowercase).collect()
+    };
+    letters(name) == letters(title)
 }
 
 /// Links to the pages before and after.
@@ -142,6 +155,26 @@ fn paging(parameters: &QueryParameters, found: &SearchPage) -> Markup {
                     None => span class="button off" { "Next" },
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_repeats_the_title_is_not_shown_again() {
+        for (name, title, expected) in [
+            ("anchor-database", "Anchor Database", true),
+            ("cert-manager", "cert-manager", true),
+            (
+                "ack-s3-controller",
+                "AWS Controllers for Kubernetes - Amazon S3",
+                false,
+            ),
+        ] {
+            assert_eq!(is_slug(name, title), expected, "{name}");
         }
     }
 }

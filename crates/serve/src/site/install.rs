@@ -75,21 +75,43 @@ fn command(of: &Package, version: Option<&str>) -> String {
     format!("olm install {}{version} --catalog {} --wait", of.name, of.catalog)
 }
 
+/// The command that prints the least roles for a version, out of the image of its bundle; `None` if a name in it needs
+/// quotes or the image is unknown.
+pub(super) fn roles(of: &Package) -> Option<String> {
+    let image = of.release.image.as_str();
+    let is_image = image.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && image
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._/:@".contains(&b));
+    let namespace = namespace(of);
+    let is_known = is_image && is_plain(&of.name) && is_plain(namespace);
+    is_known.then(|| {
+        format!(
+            "olm rbac --bundle {image} \\\n  --namespace {namespace} --service-account {}",
+            account(of)
+        )
+    })
+}
+
+/// The namespace to install into.
+fn namespace(of: &Package) -> &str {
+    let metadata = &of.release.metadata;
+    let suggested = metadata.annotation("operatorframework.io/suggested-namespace");
+    if suggested.is_empty() { &of.name } else { suggested }
+}
+
+/// The service account that installs.
+fn account(of: &Package) -> String {
+    format!("{}-installer", of.name)
+}
+
 /// Namespace, account and extension, ready to apply.
 fn manifests(of: &Package, version: Option<&str>) -> String {
     // JSON strings are also YAML strings.
     let quoted = |text: &str| Value::from(text).to_string();
     let name = quoted(&of.name);
-    let suggested = of
-        .release
-        .metadata
-        .annotation("operatorframework.io/suggested-namespace");
-    let namespace = if suggested.is_empty() {
-        name.clone()
-    } else {
-        quoted(suggested)
-    };
-    let account = quoted(&format!("{}-installer", of.name));
+    let namespace = quoted(namespace(of));
+    let account = quoted(&account(of));
     // Without a version, all channels count, as for `olm install`.
     let choice = version
         .map(|version| format!("version: {}\n      ", quoted(version)))
@@ -143,6 +165,24 @@ mod tests {
             *catalog,
             serde_json::json!({"packageName": "db", "selector": selector})
         );
+    }
+
+    #[test]
+    fn the_roles_are_those_of_the_bundle_and_no_image_becomes_a_command() {
+        let of = |image: &str| {
+            let mut of = package("db");
+            of.release.image = image.to_owned();
+            roles(&of)
+        };
+        assert_eq!(
+            of("r.example:5000/db@sha256:00").as_deref(),
+            Some(
+                "olm rbac --bundle r.example:5000/db@sha256:00 \\\n  --namespace db --service-account db-installer"
+            )
+        );
+        for image in ["", "a;b", "$(id)", "--help", "a b", "a\nb"] {
+            assert_eq!(of(image), None, "{image}");
+        }
     }
 
     #[test]

@@ -8,8 +8,15 @@ const LONGEST: usize = 64 << 10;
 /// The level of the page's heading above a description.
 const ABOVE: usize = 2;
 
-/// The text as HTML. HTML in it is shown as text, pictures as their descriptions, and links to other targets than web
-/// pages and mailboxes as their labels.
+/// Elements whose tags are left out, because they only lay out the text.
+const LAYOUT: [&str; 31] = [
+    "a", "b", "center", "code", "div", "details", "em", "font", "h1", "h2", "h3", "h4", "h5", "h6", "i",
+    "li", "ol", "p", "pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "th",
+    "tr", "ul",
+];
+
+/// The text as HTML. Of HTML in it, layout is left out and the rest is shown as text. Pictures are shown as their
+/// descriptions, and links to other targets than web pages and mailboxes as their labels.
 pub(super) fn render(text: &str) -> PreEscaped<String> {
     let end = text.floor_char_boundary(LONGEST.min(text.len()));
     let text = text.get(..end).unwrap_or_default();
@@ -25,8 +32,8 @@ pub(super) fn render(text: &str) -> PreEscaped<String> {
     let mut heading = ABOVE;
     // Whether each open link is kept.
     let mut links = Vec::new();
-    let events = Parser::new_ext(text, options).filter_map(|event| match event {
-        Event::Html(text) | Event::InlineHtml(text) => Some(Event::Text(text)),
+    let events = Parser::new_ext(text, options).flat_map(without_html);
+    let events = events.filter_map(|event| match event {
         Event::Start(Tag::Link {
             link_type,
             dest_url,
@@ -43,9 +50,9 @@ pub(super) fn render(text: &str) -> PreEscaped<String> {
             }))
         }
         Event::End(TagEnd::Link) => links.pop().unwrap_or(false).then_some(Event::End(TagEnd::Link)),
-        Event::Start(Tag::Image { .. } | Tag::HtmlBlock) | Event::End(TagEnd::Image | TagEnd::HtmlBlock) => {
-            None
-        }
+        Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => None,
+        Event::Start(Tag::HtmlBlock) => Some(Event::Start(Tag::Paragraph)),
+        Event::End(TagEnd::HtmlBlock) => Some(Event::End(TagEnd::Paragraph)),
         Event::Start(Tag::Heading { level, .. }) => {
             heading = (level as usize + 1 + ABOVE - highest).min(heading + 1);
             Some(Event::Start(Tag::Heading {
@@ -66,6 +73,52 @@ pub(super) fn render(text: &str) -> PreEscaped<String> {
     let mut page = String::with_capacity(text.len() * 2);
     html::push_html(&mut page, events);
     PreEscaped(page)
+}
+
+/// An event without HTML: its tags for layout are gone, line breaks are those of Markdown, and all else is text.
+fn without_html(event: Event<'_>) -> Vec<Event<'_>> {
+    let (Event::Html(html) | Event::InlineHtml(html)) = &event else {
+        return vec![event];
+    };
+    let mut events = Vec::new();
+    let mut shown = String::new();
+    let mut rest: &str = html;
+    while let Some(start) = rest.find('<') {
+        let (before, from) = rest.split_at(start);
+        shown.push_str(before);
+        let (tag, after) = match from.find('>') {
+            Some(end) => from.split_at(end + 1),
+            None => (from, ""),
+        };
+        let name: String = tag
+            .trim_start_matches(['<', '/'])
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_ascii_lowercase();
+        let is_tag = tag.ends_with('>');
+        match name.as_str() {
+            "br" | "hr" if is_tag => {
+                events.push(Event::Text(std::mem::take(&mut shown).into()));
+                events.push(Event::HardBreak);
+            }
+            "img" if is_tag => shown.push_str(alternative(tag)),
+            name if is_tag && LAYOUT.contains(&name) => {}
+            _ => shown.push_str(tag),
+        }
+        rest = after;
+    }
+    shown.push_str(rest);
+    events.push(Event::Text(shown.into()));
+    events
+}
+
+/// The description of a picture in its tag.
+fn alternative(tag: &str) -> &str {
+    let text = tag
+        .split_once("alt=\"")
+        .and_then(|(_, rest)| rest.split_once('"'));
+    text.map_or("", |(text, _)| text)
 }
 
 /// Whether an address leads to the web or to a mailbox.
@@ -91,9 +144,16 @@ mod tests {
         check("[a](https://x.io)", "<p><a href=\"https://x.io\">a</a></p>");
         check(
             "<script>alert(1)</script>",
-            "&lt;script&gt;alert(1)&lt;/script&gt;",
+            "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>",
         );
-        check("a <b onclick=x>c</b>", "<p>a &lt;b onclick=x&gt;c&lt;/b&gt;</p>");
+        check("a <b onclick=x>c</b>", "<p>a c</p>");
+        check("a<br>b<BR/>c", "<p>a<br />\nb<br />\nc</p>");
+        check(
+            "<p align=\"center\"><img src=\"https://x.io/p.png\" alt=\"A <picture\" width=1></p>",
+            "<p>A &lt;picture</p>",
+        );
+        check("a <scr<b>ipt>x", "<p>a &lt;script&gt;x</p>");
+        check("a <video src=x> <-", "<p>a &lt;video src=x&gt; &lt;-</p>");
         check("[a](javascript:alert(1))", "<p>a</p>");
         check("[a](JaVaScRiPt:alert(1))", "<p>a</p>");
         check("[a](data:text/html,x)", "<p>a</p>");

@@ -1,11 +1,14 @@
 //! The content of the pages of a package, from the stored catalog.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
 use olm_api::text::first_of;
-use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_PACKAGE};
+use olm_fbc::base64_text::decode;
+use olm_fbc::graph::head;
+use olm_fbc::property::{TYPE_BUNDLE_OBJECT, TYPE_CSV_METADATA, TYPE_PACKAGE};
 use olm_fbc::{
     Bundle, Catalog, Channel, Deprecations, SCHEMA_BUNDLE, SCHEMA_CHANNEL, SCHEMA_DEPRECATIONS,
     SCHEMA_PACKAGE,
@@ -59,8 +62,13 @@ impl Row {
 
     /// The day of its creation.
     pub(super) fn day(&self) -> &str {
-        self.created.get(..10).unwrap_or(&self.created)
+        day(&self.created)
     }
+}
+
+/// The day of a time, as publishers write it.
+pub(super) fn day(created: &str) -> &str {
+    created.get(..10).unwrap_or(created)
 }
 
 /// The icon of a package that the catalog has and browsers may show: its media type and bytes.
@@ -93,16 +101,13 @@ impl Package {
             .iter()
             .filter_map(|line| Channel::from_json(line).ok())
             .collect();
-        let default = read.default_channel().to_owned();
-        read.parts
-            .channels
-            .sort_by(|a, b| (a.name != default, &a.name).cmp(&(b.name != default, &b.name)));
         let deprecations = lines(snapshot, SCHEMA_DEPRECATIONS, Some(name), None)?;
         read.parts.deprecations = deprecations
             .iter()
             .filter_map(|line| Deprecations::from_json(line).ok())
             .collect();
         let newest = read.read_bundles(snapshot)?;
+        read.order_channels();
         let shown = match bundle {
             None => newest.map(|range| snapshot.read(range)).transpose()?,
             Some(bundle) => {
@@ -155,6 +160,33 @@ impl Package {
             (a, b) => b.is_some().cmp(&a.is_some()),
         });
         Ok(newest.map(|(_, range)| range))
+    }
+
+    /// Orders the channels: the default one first, then by the version of their heads, the newest first.
+    fn order_channels(&mut self) {
+        let default = self.default_channel().to_owned();
+        let versions = self.bundles.iter();
+        let versions: HashMap<&str, &VersionRelease> = versions
+            .filter_map(|row| Some((row.name.as_str(), row.version.as_ref()?)))
+            .collect();
+        let with_head = |channel: Channel| {
+            let newest = head(&channel.entries).ok();
+            let newest = newest.and_then(|entry| versions.get(entry.name.as_str()));
+            (newest.copied(), channel)
+        };
+        let channels = std::mem::take(&mut self.parts.channels).into_iter();
+        let mut channels: Vec<(Option<&VersionRelease>, Channel)> = channels.map(with_head).collect();
+        channels.sort_by(|(a, left), (b, right)| {
+            let by_head = match (a, b) {
+                (Some(a), Some(b)) => b.compare(a),
+                (a, b) => b.is_some().cmp(&a.is_some()),
+            };
+            (left.name != default)
+                .cmp(&(right.name != default))
+                .then(by_head)
+                .then_with(|| left.name.cmp(&right.name))
+        });
+        self.parts.channels = channels.into_iter().map(|(_, channel)| channel).collect();
     }
 
     pub(super) fn default_channel(&self) -> &str {
@@ -217,16 +249,48 @@ fn definition(snapshot: &Snapshot, name: &str) -> io::Result<Option<olm_fbc::Pac
         .find_map(|line| olm_fbc::Package::from_json(line).ok()))
 }
 
-/// The creation time in the metadata of a bundle. A text search finds it, because parsing all metadata would take
-/// longer than the rest of the page.
+/// The creation time in the metadata of a bundle, otherwise in its manifests. A text search finds it, because parsing
+/// them all would take longer than the rest of the page.
 fn created(bundle: &Bundle) -> String {
+    let values = |kind: &'static str| bundle.properties.iter().filter(move |p| p.kind == kind);
+    match values(TYPE_CSV_METADATA).next() {
+        Some(metadata) => created_in(&metadata.value),
+        None => values(TYPE_BUNDLE_OBJECT)
+            .find_map(|object| created_in_csv(&object.value))
+            .unwrap_or_default(),
+    }
+}
+
+/// The creation time in a JSON text; empty if there is none.
+fn created_in(text: &str) -> String {
     const KEY: &str = "\"createdAt\":";
-    let mut found = bundle.properties.iter().filter(|p| p.kind == TYPE_CSV_METADATA);
-    let value = found.next().and_then(|property| property.value.split_once(KEY));
-    let mut values =
-        serde_json::Deserializer::from_str(value.map_or("", |(_, rest)| rest)).into_iter::<String>();
+    let rest = text.split_once(KEY).map_or("", |(_, rest)| rest);
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<String>();
     let created = values.next().and_then(Result::ok).unwrap_or_default();
     created.chars().take(64).collect()
+}
+
+/// The creation time in a manifest, the value of an `olm.bundle.object`; `None` if it is no `ClusterServiceVersion`.
+fn created_in_csv(value: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Manifest<'a> {
+        #[serde(borrow)]
+        data: Cow<'a, str>,
+    }
+    /// Where manifests name their kind, in characters of base64.
+    const BEGINNING: usize = 256;
+    const KIND: &[u8] = b"\"kind\":";
+    const CSV: &[u8] = b"\"ClusterServiceVersion\"";
+    let Manifest { data } = serde_json::from_str(value).ok()?;
+    let has = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).any(|at| at == part);
+    // Definitions are large, so they are not decoded.
+    let start = data.get(..BEGINNING).and_then(|text| decode(text).ok());
+    if start.is_some_and(|start| has(&start, KIND) && !has(&start, CSV)) {
+        return None;
+    }
+    let manifest = String::from_utf8(decode(&data).ok()?).ok()?;
+    let is_csv = manifest.contains("\"ClusterServiceVersion\"");
+    is_csv.then(|| created_in(&manifest))
 }
 
 /// A bundle without its large parts.
@@ -284,6 +348,85 @@ mod tests {
     use olm_fbc::ChannelEntry;
 
     use super::*;
+
+    #[test]
+    fn creation_times_are_read_from_metadata_and_from_manifests() {
+        let check = |properties: &[olm_fbc::Property], expected: &str| {
+            let bundle = Bundle {
+                properties: properties.to_vec().into(),
+                ..Bundle::default()
+            };
+            assert_eq!(created(&bundle), expected, "{properties:?}");
+        };
+        let object = |text: &str| olm_fbc::Property::for_object(text.as_bytes());
+        let metadata = |text: &str| olm_fbc::Property::new(TYPE_CSV_METADATA, text);
+        let definition = object(r#"{"kind":"CustomResourceDefinition","spec":{"createdAt":"2001-01-01"}}"#);
+        let long = format!(
+            r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"{}"}},"createdAt":"2001-01-01"}}"#,
+            "x".repeat(500)
+        );
+        let csv = r#"{"kind":"ClusterServiceVersion","metadata":{"annotations":{"alm-examples":"[{\"createdAt\":\"1999-01-01\"}]","createdAt": "2023-05-06T07:08:09Z"}}}"#;
+        let late = format!(
+            r#"{{"metadata":{{"annotations":{{"a":"{}","createdAt":"2024-01-02"}}}},"kind":"ClusterServiceVersion"}}"#,
+            "x".repeat(500)
+        );
+        check(&[definition, object(&long), object(csv)], "2023-05-06T07:08:09Z");
+        check(&[object(&late)], "2024-01-02");
+        check(
+            &[
+                object(csv),
+                metadata(r#"{"annotations":{"createdAt":"2022-02-02"}}"#),
+            ],
+            "2022-02-02",
+        );
+        check(
+            &[
+                object("{}"),
+                olm_fbc::Property::new(TYPE_BUNDLE_OBJECT, r#"{"data":"%"}"#),
+            ],
+            "",
+        );
+        check(&[], "");
+    }
+
+    #[test]
+    fn the_default_channel_is_first_and_the_others_follow_by_their_newest_version() {
+        let channel = |name: &str, bundle: &str| Channel {
+            name: name.to_owned(),
+            entries: vec![ChannelEntry {
+                name: bundle.to_owned(),
+                ..ChannelEntry::default()
+            }]
+            .into(),
+            ..Channel::default()
+        };
+        let row = |name: &str, version: &str| Row {
+            name: name.to_owned(),
+            version: VersionRelease::parse(version, olm_version::BuildMetadata::Ignored).ok(),
+            ..Row::default()
+        };
+        let mut package = Package {
+            bundles: vec![row("p.v10", "0.10.0"), row("p.v9", "0.9.0"), row("p.v2", "0.2.0")],
+            parts: Catalog {
+                packages: vec![olm_fbc::Package {
+                    default_channel: "stable".to_owned(),
+                    ..olm_fbc::Package::default()
+                }],
+                channels: vec![
+                    channel("0.2", "p.v2"),
+                    channel("0.10", "p.v10"),
+                    channel("broken", "p.v0"),
+                    channel("stable", "p.v9"),
+                    channel("0.9", "p.v9"),
+                ],
+                ..Catalog::default()
+            },
+            ..Package::default()
+        };
+        package.order_channels();
+        let names: Vec<&str> = package.parts.channels.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["stable", "0.10", "0.9", "0.2", "broken"]);
+    }
 
     #[test]
     fn rows_name_their_channels_as_far_as_there_is_room() {

@@ -28,7 +28,7 @@ pub(crate) fn package(of: &Package) -> Markup {
                     (install::section(of, None))
                     (about(text))
                     (channels(of))
-                    (graph::section(of))
+                    (graph::section(of, graph::NEWEST))
                     section id="versions" {
                         h2 { "Versions " span class="number" { (of.bundles.len()) @if of.omitted { "+" } } }
                         (table(of, &of.bundles, NEWEST))
@@ -62,6 +62,7 @@ pub(crate) fn versions(of: &Package) -> Markup {
     let content = html! {
         div class="page" {
             (details::head(of, true))
+            (graph::section(of, graph::ROWS))
             section id="versions" {
                 h2 { "Versions " span class="number" { (of.bundles.len()) @if of.omitted { "+" } } }
                 (table(of, &of.bundles, usize::MAX))
@@ -73,21 +74,19 @@ pub(crate) fn versions(of: &Package) -> Markup {
     page(&frame(of, &title, &path), &content)
 }
 
-/// Links to the parts of the page.
 fn tabs(of: &Package) -> Markup {
     let release = &of.release;
-    html! {
-        nav class="tabs" aria-label="On this page" {
-            a href="#install" { "Install" }
-            a href="#about" { "About" }
-            a href="#channels" { "Channels" }
-            a href="#versions" { "Versions" }
-            @if !release.provided.is_empty() { a href="#apis" { "APIs" } }
-            @if !release.required.is_empty() { a href="#requirements" { "Requires" } }
-            a href="#permissions" { "Permissions" }
-            a href="#images" { "Images" }
-        }
-    }
+    details::tabs(&[
+        ("install", "Install", true),
+        ("about", "About", true),
+        ("channels", "Channels", true),
+        ("updates", "Update graph", !of.parts.channels.is_empty()),
+        ("versions", "Versions", true),
+        ("apis", "APIs", !release.provided.is_empty()),
+        ("requirements", "Requires", !release.required.is_empty()),
+        ("permissions", "Permissions", true),
+        ("images", "Images", true),
+    ])
 }
 
 /// The description; a long one unfolds.

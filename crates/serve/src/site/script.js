@@ -26,10 +26,10 @@
     field.focus();
     field.select();
   });
-  // Searches while one types: takes the results out of the page that the form would lead to.
+  // Searches while one types: takes results and filters out of the page that the form would lead to. The links of the
+  // filters keep the words, and their numbers fit them.
   const form = field.form;
-  let results = document.getElementById("results");
-  if (!results) return;
+  if (!document.getElementById("results")) return;
   let timer = 0;
   let last = null;
   field.addEventListener("input", () => {
@@ -43,10 +43,12 @@
         const answer = await fetch(address, { headers: { Accept: "text/html" }, signal: last.signal });
         if (!answer.ok) return;
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const fresh = page.getElementById("results");
-        if (!fresh) return;
-        results.replaceWith(document.adoptNode(fresh));
-        results = fresh;
+        for (const id of ["results", "filters"]) {
+          const fresh = page.getElementById(id);
+          const shown = document.getElementById(id);
+          if (fresh && shown) shown.replaceWith(document.adoptNode(fresh));
+        }
+        document.title = page.title;
         history.replaceState(null, "", address);
       } catch (error) {
         if (error.name !== "AbortError") throw error;

@@ -25,6 +25,15 @@ pub(crate) fn version(of: &Package) -> Markup {
                 (deprecated(why))
             }
             (neighbours(of))
+            (details::tabs(&[
+                ("install", "Install", true),
+                ("channels", "Updates", true),
+                ("apis", "APIs", !release.provided.is_empty()),
+                ("requirements", "Requires", !release.required.is_empty()),
+                ("permissions", "Permissions", true),
+                ("images", "Images", true),
+                ("about", "About", !text.is_empty()),
+            ]))
             div class="columns" {
                 div class="text" {
                     (install::section(of, exact.as_deref()))

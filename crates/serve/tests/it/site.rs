@@ -104,12 +104,12 @@ async fn people_get_a_page_that_says_why_there_is_no_other_and_programs_a_proble
         (
             "/packages/cat/n%3Cb%3E",
             404,
-            "<p>catalog <code>cat</code> has no package <code>n&lt;b&gt;</code></p>",
+            "<p>Catalog <code>cat</code> has no package <code>n&lt;b&gt;</code>.</p>",
         ),
         (
             "/packages/none/db",
             404,
-            "<p>no catalog is served as <code>none</code></p>",
+            "<p>No catalog is served as <code>none</code>.</p>",
         ),
         ("/nowhere", 404, "<p>This page does not exist.</p>"),
         ("/packages/CAT/db", 400, "<h1>Bad Request</h1>"),
@@ -288,5 +288,71 @@ async fn a_package_shows_its_maintainers_and_links_on_both_its_pages() {
             assert!(text.contains(part), "{path}: {part} in {text}");
         }
         assert!(!text.contains("href=\"javascript:"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn addresses_beside_those_of_packages_lead_to_what_they_stand_for() {
+    let running = start(Limits::default()).await;
+    for (path, target) in [
+        ("/packages", "/"),
+        ("/packages/?q=db", "/?q=db"),
+        ("/packages/cat?q=db", "/?catalog=cat&q=db"),
+        ("/packages/cat/", "/?catalog=cat"),
+        ("/packages/cat/db/", "/packages/cat/db"),
+    ] {
+        let answer = request(running.address, "GET", path, BROWSER).await;
+        assert_eq!(answer.status, 307, "{path}");
+        assert_eq!(answer.header("location"), Some(target), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn bundles_that_carry_their_manifests_have_dates_and_others_name_the_command_for_roles() {
+    let running = start(Limits::default()).await;
+    let csv = r#"{"kind":"ClusterServiceVersion","metadata":{"annotations":{"createdAt":"2023-05-06 07:08:09"}},"spec":{}}"#;
+    let bundle = |package: &str, property: &str| {
+        format!(
+            r#"{{"image":"r/{package}:1","name":"{package}.v1","package":"{package}","properties":[{{"type":"olm.package","value":{{"packageName":"{package}","version":"1.0.0"}}}},{property}],"schema":"olm.bundle"}}"#
+        )
+    };
+    let data = olm_fbc::base64_text::encode(csv.as_bytes());
+    let carried = bundle(
+        "db",
+        &format!(r#"{{"type":"olm.bundle.object","value":{{"data":"{data}"}}}}"#),
+    );
+    let described = bundle(
+        "web",
+        r#"{"type":"olm.csv.metadata","value":{"displayName":"Web"}}"#,
+    );
+    put(
+        &running.store,
+        "cat",
+        [
+            ("olm.package", "", "db", r#"{"name":"db","schema":"olm.package"}"#),
+            ("olm.bundle", "db", "db.v1", &carried),
+            (
+                "olm.package",
+                "",
+                "web",
+                r#"{"name":"web","schema":"olm.package"}"#,
+            ),
+            ("olm.bundle", "web", "web.v1", &described),
+        ],
+    );
+    for (path, part) in [
+        ("/packages/cat/db", "<dt>Published</dt><dd>2023-05-06</dd>"),
+        (
+            "/packages/cat/db/versions",
+            "<td class=\"nowrap\">2023-05-06</td>",
+        ),
+        (
+            "/packages/cat/web/versions/web.v1",
+            "olm rbac --bundle r/web:1 \\\n  --namespace web --service-account web-installer",
+        ),
+    ] {
+        let page = request(running.address, "GET", path, "").await;
+        let text = String::from_utf8(page.body).unwrap();
+        assert!(text.contains(part), "{path}: {part} in {text}");
     }
 }

@@ -8,7 +8,7 @@ use olm_api::pending_change::{APPLIED, DecisionOutcome};
 use olm_api::{PendingChange, Time};
 use olm_serve::design::{badge, block, symbol};
 
-use super::{Menu, page, state_badge, table, words};
+use super::{Menu, Origin, UNSEARCHED, ago, page, state_badge, table, words};
 use crate::extension::look::events::last_seen;
 use crate::extension::look::explain::Explanation;
 use crate::extension::look::{NONE, age};
@@ -20,7 +20,7 @@ const MAX_CANDIDATES: usize = 15;
 const MAX_EVENTS: usize = 30;
 
 /// The page of an extension.
-pub(in crate::ui) fn extension(server: &str, of: &Details) -> Markup {
+pub(in crate::ui) fn extension(origin: Origin<'_>, of: &Details) -> Markup {
     let (one, found) = (&of.extension, &of.explanation);
     let state = State::of(one);
     let content = html! {
@@ -39,15 +39,15 @@ pub(in crate::ui) fn extension(server: &str, of: &Details) -> Markup {
                     @for change in &of.waiting { (waiting(one.name(), change)) }
                     (updates(one.name(), found))
                     @if !found.candidates.is_empty() { (candidates(found)) }
-                    (history(found))
+                    (history(found, origin.now))
                     (conditions(of))
-                    (happened(&of.events, of.now))
+                    (happened(&of.events, origin.now))
                 }
-                (facts(of))
+                (facts(of, origin.now))
             }
         }
     };
-    page(server, one.name(), Menu::Extensions, "", &content)
+    page(origin, one.name(), Menu::Extensions, UNSEARCHED, &content)
 }
 
 fn crumbs(way: &[(&str, &str)], here: &str) -> Markup {
@@ -158,8 +158,7 @@ fn candidates(of: &Explanation) -> Markup {
     }
 }
 
-fn history(of: &Explanation) -> Markup {
-    let time = |time: &Option<Time>| time.as_ref().map_or(NONE.to_owned(), |time| time.0.to_string());
+fn history(of: &Explanation, now: Timestamp) -> Markup {
     html! {
         section id="history" {
             h2 { "History " span class="number" { (of.revisions.len()) } }
@@ -168,8 +167,8 @@ fn history(of: &Explanation) -> Markup {
                 (table("History", &["Revision", "Version", "Created", "Available", "Approved by", "State"], &of.revisions, |entry| html! {
                     td { (entry.revision) }
                     td class="mono" { (entry.bundle.version) }
-                    td class="nowrap" { (time(&entry.created)) }
-                    td class="nowrap" { (time(&entry.available)) }
+                    td class="nowrap" { (ago(entry.created.as_ref(), now)) }
+                    td class="nowrap" { (ago(entry.available.as_ref(), now)) }
                     td { (entry.approver.as_deref().unwrap_or(NONE)) }
                     td { (entry.state.text()) }
                 }))
@@ -200,7 +199,7 @@ fn happened(events: &[Event], now: Timestamp) -> Markup {
             @if events.is_empty() { p class="quiet" { "The API server keeps no event about it." } }
             @else {
                 (table("Events", &["Seen", "Reason", "Message"], shown, |event| html! {
-                    td class="nowrap" { (age(last_seen(event).map(Time).as_ref(), now)) " ago" }
+                    td class="nowrap" { (ago(last_seen(event).map(Time).as_ref(), now)) }
                     td { @if event.type_.as_deref() == Some("Warning") { (badge("warn", event.reason.as_deref().unwrap_or(NONE))) } @else { (event.reason.as_deref().unwrap_or(NONE)) } }
                     td class="wide" { (words(event.message.as_deref().unwrap_or(NONE))) }
                 }))
@@ -209,7 +208,7 @@ fn happened(events: &[Event], now: Timestamp) -> Markup {
     }
 }
 
-fn facts(of: &Details) -> Markup {
+fn facts(of: &Details, now: Timestamp) -> Markup {
     let (one, found) = (&of.extension, &of.explanation);
     let filter = one.spec.source.catalog.clone().unwrap_or_default();
     let fact = |name: &str, value: &str| {
@@ -225,14 +224,14 @@ fn facts(of: &Details) -> Markup {
                 (fact("Catalog", found.choice.catalog.as_deref().unwrap_or_default()))
                 (fact("Namespace", &found.namespace))
                 (fact("Service account", one.spec.service_account.as_ref().map_or("", |account| account.name.as_str())))
-                (fact("Age", &age(one.metadata.creation_timestamp.as_ref(), of.now)))
+                (fact("Age", &age(one.metadata.creation_timestamp.as_ref(), now)))
             }
         }
     }
 }
 
 /// The page of a plan.
-pub(in crate::ui) fn plan(server: &str, name: &str, plan: &Plan) -> Markup {
+pub(in crate::ui) fn plan(origin: Origin<'_>, name: &str, plan: &Plan) -> Markup {
     let way = format!("/extensions/{name}");
     let content = html! {
         div class="page" {
@@ -255,5 +254,11 @@ pub(in crate::ui) fn plan(server: &str, name: &str, plan: &Plan) -> Markup {
             }
         }
     };
-    page(server, &format!("Plan of {name}"), Menu::Extensions, "", &content)
+    page(
+        origin,
+        &format!("Plan of {name}"),
+        Menu::Extensions,
+        UNSEARCHED,
+        &content,
+    )
 }

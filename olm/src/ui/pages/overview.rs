@@ -1,17 +1,18 @@
 //! The lists: extensions and catalogs.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 use olm_api::cluster_catalog::AvailabilityMode;
 use olm_api::conditions::{READY, find};
 use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_serve::design::{badge, symbol};
 
-use super::{Menu, page, state_badge, table};
+use super::{Menu, Origin, UNSEARCHED, ago, page, state_badge, table};
 use crate::extension::look::{NONE, first_line};
 use crate::ui::read::{Query, State, fault};
 
 /// The overview of all extensions.
-pub(in crate::ui) fn extensions(server: &str, query: &Query, all: &[ClusterExtension]) -> Markup {
+pub(in crate::ui) fn extensions(origin: Origin<'_>, query: &Query, all: &[ClusterExtension]) -> Markup {
     let found: Vec<&ClusterExtension> = all.iter().filter(|one| query.takes(one)).collect();
     let in_state = |state: State| found.iter().filter(|one| State::of(one) == state).count();
     let shown: Vec<&ClusterExtension> = found
@@ -46,7 +47,18 @@ pub(in crate::ui) fn extensions(server: &str, query: &Query, all: &[ClusterExten
             }
         }
     };
-    page(server, "Extensions", Menu::Extensions, &query.words, &content)
+    let state: Vec<(&'static str, &str)> = query
+        .state
+        .map(|state| ("state", state.key()))
+        .into_iter()
+        .collect();
+    page(
+        origin,
+        "Extensions",
+        Menu::Extensions,
+        (&query.words, &state),
+        &content,
+    )
 }
 
 fn chip(query: &Query, state: Option<State>, text: &str, count: usize) -> Markup {
@@ -109,7 +121,7 @@ fn row(one: &ClusterExtension) -> Markup {
 }
 
 /// The list of catalogs.
-pub(in crate::ui) fn catalogs(server: &str, all: &[ClusterCatalog]) -> Markup {
+pub(in crate::ui) fn catalogs(origin: Origin<'_>, all: &[ClusterCatalog]) -> Markup {
     let content = html! {
         div class="page" {
             div class="headline" {
@@ -120,15 +132,15 @@ pub(in crate::ui) fn catalogs(server: &str, all: &[ClusterCatalog]) -> Markup {
                 div class="empty" { (symbol("layers")) p { "There is no ClusterCatalog." } }
             } @else {
                 section {
-                    (table("Catalogs", &["Catalog", "State", "Image", "Priority", "Unpacked", "Problem"], all, catalog))
+                    (table("Catalogs", &["Catalog", "State", "Image", "Priority", "Unpacked", "Problem"], all, |one| catalog(one, origin.now)))
                 }
             }
         }
     };
-    page(server, "Catalogs", Menu::Catalogs, "", &content)
+    page(origin, "Catalogs", Menu::Catalogs, UNSEARCHED, &content)
 }
 
-fn catalog(one: &ClusterCatalog) -> Markup {
+fn catalog(one: &ClusterCatalog, now: Timestamp) -> Markup {
     let status = one.status.as_ref();
     let image = one
         .spec
@@ -154,7 +166,7 @@ fn catalog(one: &ClusterCatalog) -> Markup {
             @if let Some(resolved) = resolved { div class="quiet" { (resolved.reference) } }
         }
         td class="right" { (one.spec.priority) }
-        td class="nowrap" { (unpacked.map_or(NONE.to_owned(), |time| time.0.to_string())) }
+        td class="nowrap" { (ago(unpacked, now)) }
         td class="wide" {
             @if let Some(ready) = ready.filter(|_| !is_ready) { p class="why" { (first_line(&ready.message)) } }
         }
@@ -164,6 +176,11 @@ fn catalog(one: &ClusterCatalog) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ORIGIN: Origin<'_> = Origin {
+        server: "s",
+        now: Timestamp::UNIX_EPOCH,
+    };
 
     #[test]
     fn names_and_messages_of_the_cluster_are_escaped() {
@@ -176,7 +193,7 @@ mod tests {
         };
         let status = one.status.get_or_insert_default();
         olm_api::readiness::set_readiness(&mut status.conditions, readiness, jiff::Timestamp::UNIX_EPOCH);
-        let text = extensions("s", &Query::default(), &[one]).0;
+        let text = extensions(ORIGIN, &Query::default(), &[one]).0;
         assert!(text.contains("&lt;img src=x"), "{text}");
         assert!(text.contains("href=\"/?state=blocked\""), "{text}");
         assert!(text.contains("<strong>1</strong> of 1"), "{text}");
@@ -184,8 +201,10 @@ mod tests {
 
     #[test]
     fn a_state_without_extensions_has_no_link() {
-        let text = extensions("s", &Query::parse("q=x&state=paused"), &[]).0;
+        let text = extensions(ORIGIN, &Query::parse("q=x&state=paused"), &[]).0;
         assert!(text.contains("href=\"/?q=x&amp;state=paused\""), "{text}");
         assert!(!text.contains("state=ready"), "{text}");
+        let kept = "<input type=\"hidden\" name=\"state\" value=\"paused\">";
+        assert!(text.contains(kept), "a search keeps the state: {text}");
     }
 }
