@@ -37,6 +37,21 @@ async fn fires(world: &World, prometheus: &Prometheus, fault: Instant, labels: &
     Ok(())
 }
 
+/// Without a fault no alert fires, over two evaluations. Scrapes may have been lost while the servers start.
+async fn is_quiet(world: &World, prometheus: &Prometheus) -> Result<()> {
+    world
+        .eventually("no alert fires", LATEST, async || {
+            tokio::time::sleep(Duration::from_secs(32)).await;
+            let (firing, unhealthy) = (prometheus.firing().await?, prometheus.unhealthy().await?);
+            ensure!(
+                firing.is_empty(),
+                "without a fault: {firing:?}; lost scrapes: {unhealthy:?}"
+            );
+            Ok(Some(()))
+        })
+        .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn prometheus_fires_on_faults() -> Result<()> {
     let elected = || vec!["--leader-elect".to_owned()];
@@ -62,18 +77,7 @@ async fn prometheus_fires_on_faults() -> Result<()> {
             Ok(Some(()))
         })
         .await?;
-    // Without a fault no alert fires, over two evaluations; scrapes may have been lost while the servers start.
-    world
-        .eventually("no alert fires", LATEST, async || {
-            tokio::time::sleep(Duration::from_secs(32)).await;
-            let (firing, unhealthy) = (prometheus.firing().await?, prometheus.unhealthy().await?);
-            ensure!(
-                firing.is_empty(),
-                "without a fault: {firing:?}; lost scrapes: {unhealthy:?}"
-            );
-            Ok(Some(()))
-        })
-        .await?;
+    is_quiet(&world, &prometheus).await?;
 
     let fault = Instant::now();
     // Its Pods cannot be scheduled again.
