@@ -37,7 +37,7 @@ async fn fires(world: &World, prometheus: &Prometheus, fault: Instant, labels: &
     Ok(())
 }
 
-/// Without a fault no alert fires, over two evaluations. Scrapes may have been lost while the servers start.
+/// Waits until no alert fires without a fault. While the servers start, Prometheus may lose scrapes.
 async fn is_quiet(world: &World, prometheus: &Prometheus) -> Result<()> {
     world
         .eventually("no alert fires", LATEST, async || {
