@@ -100,30 +100,34 @@ async fn story(cluster: Cluster, chosen: Steps) -> Result<bool> {
     let steps: Vec<&str> = STEPS.iter().chain(more).copied().collect();
     writeln!(out, "\nrunning {} tests", steps.len())?;
     let mut story = story;
-    let (mut passed, mut failed) = (0, 0);
-    for step in steps {
+    let mut passed = 0;
+    let mut failure = None;
+    for step in &steps {
+        if failure.is_some() {
+            writeln!(out, "test {step} ... FAILED: an earlier step failed")?;
+            continue;
+        }
         let begin = Instant::now();
-        let outcome = if failed > 0 {
-            Err(anyhow::anyhow!("an earlier step failed"))
-        } else {
-            story.step(step).await
-        };
+        let outcome = story.step(step).await;
+        let seconds = begin.elapsed().as_secs_f64();
         match outcome {
             Ok(()) => {
                 passed += 1;
-                writeln!(out, "test {step} ... ok ({:.1} s)", begin.elapsed().as_secs_f64())?;
+                writeln!(out, "test {step} ... ok ({seconds:.1} s)")?;
             }
             Err(error) => {
-                failed += 1;
-                if failed == 1 {
-                    story.show_managers()?;
-                }
-                writeln!(out, "test {step} ... FAILED\n{error:?}")?;
+                story.show_managers()?;
+                writeln!(out, "test {step} ... FAILED ({seconds:.1} s)")?;
+                failure = Some(format!("{step}: {error:#}"));
             }
         }
     }
-    writeln!(out, "\n{passed} passed, {failed} failed")?;
-    Ok(failed == 0)
+    // Last, where it is found in a log that was cut.
+    if let Some(failure) = &failure {
+        writeln!(out, "\n{failure}")?;
+    }
+    writeln!(out, "\n{passed} passed, {} failed", steps.len() - passed)?;
+    Ok(failure.is_none())
 }
 
 struct Story {

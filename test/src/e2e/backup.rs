@@ -87,7 +87,7 @@ impl Story {
         self.taken_over(&before).await
     }
 
-    /// The content of a backup, kind by kind.
+    /// The content of a backup, kind by kind. Like Velero, it leaves out objects that are being deleted.
     fn back_up(&self) -> Result<Vec<Vec<Value>>> {
         let mut backup = Vec::new();
         for (kind, namespace) in KINDS {
@@ -97,7 +97,9 @@ impl Story {
             }
             let found: Value = serde_json::from_str(&self.lab.kubectl(&arguments)?)?;
             let mut objects = found["items"].as_array().cloned().unwrap_or_default();
-            objects.retain(|object| is_of_the_sample(object, *namespace));
+            objects.retain(|object| {
+                object["metadata"]["deletionTimestamp"].is_null() && is_of_the_sample(object, *namespace)
+            });
             objects.iter_mut().for_each(reset);
             backup.push(objects);
         }
