@@ -1,6 +1,8 @@
 //! The sample extension is lost with all its objects and restored from a backup. Then it is created again, as GitOps
 //! tools do. The workload keeps running.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use olm_api::conditions;
 use olm_api::names::{self, label};
@@ -9,6 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{SOON, Story};
 use crate::world::eventually;
 
+/// The garbage collector looks for new kinds every 30 s and waits as long for their lists, before it orphans anything.
+const PATIENCE: &str = "--timeout=180s";
 const MANAGER: &str = "operator-controller-controller-manager";
 /// The kinds in the backup, in the order in which Velero restores them: first those that others need, then the others
 /// by name. The second value is the namespace. Of cluster-scoped kinds, only objects with the name of the sample are
@@ -46,6 +50,8 @@ const RESET: &[&str] = &[
     "selfLink",
     "uid",
 ];
+/// How long the restored objects stay the same before they count as settled.
+const QUIET: Duration = Duration::from_secs(3);
 /// The objects that Kubernetes creates in every namespace.
 const BROUGHT: &[&str] = &["default", "kube-root-ca.crt"];
 
@@ -59,7 +65,7 @@ impl Story {
             self.bring_back(objects)?;
         }
         self.available("greeter", "greeter-operator").await?;
-        let before = self.running().await?;
+        let before = self.settled().await?;
         self.scale(1).await?;
         self.available(names::SYSTEM_NAMESPACE, MANAGER).await?;
         self.taken_over(&before).await?;
@@ -79,7 +85,7 @@ impl Story {
             "clusterextension",
             "greeter",
             "--cascade=orphan",
-            "--timeout=60s",
+            PATIENCE,
         ])?;
         let orphaned = self.running().await?;
         ensure!(orphaned == before, "of\n{before}the orphaned is\n{orphaned}");
@@ -156,7 +162,7 @@ impl Story {
                 }
             }
             let system = ["delete", kind, "-n", names::SYSTEM_NAMESPACE, "--cascade=orphan"];
-            let plain = ["delete", kind, "--timeout=90s"];
+            let plain = ["delete", kind, PATIENCE];
             let delete: &[&str] =
                 if kind == "secret" || kind.starts_with("clusterobject") || kind.starts_with("clusterext") {
                     &system
@@ -189,10 +195,28 @@ impl Story {
         Ok(())
     }
 
-    /// Every object of the sample that runs or lets it run: kind, name, UID, generation, restarts.
+    /// [`Story::running`] when nothing of it changes any more: a ReplicaSet that does not yet see the restored Pod
+    /// creates another one and deletes one of the two.
+    async fn settled(&self) -> Result<String> {
+        let mut last = String::new();
+        eventually("the restored objects no longer change", SOON, async || {
+            let now = self.running().await?;
+            if now == last {
+                return Ok(Some(now));
+            }
+            let changed = format!("of\n{last}there is\n{now}");
+            last = now;
+            tokio::time::sleep(QUIET).await;
+            bail!("{changed}")
+        })
+        .await
+    }
+
+    /// Every object of the sample that runs or lets it run: kind, name, UID, generation, restarts. A Pod that is being
+    /// deleted has its time of deletion, too.
     async fn running(&self) -> Result<String> {
         let kinds = "pods,replicasets,deployments,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,customresourcedefinitions,operatorconditions.operators.coreos.com,greetings.samples.olm.example";
-        let line = "{.kind} {.metadata.name} {.metadata.uid} {.metadata.generation} {.status.containerStatuses[*].restartCount}";
+        let line = "{.kind} {.metadata.name} {.metadata.uid} {.metadata.generation} {.status.containerStatuses[*].restartCount} {.metadata.deletionTimestamp}";
         let lines = format!("jsonpath={{range .items[*]}}{line}{{\"\\n\"}}{{end}}");
         // A kind that was brought back is served a little before discovery lists it.
         let all = eventually("the kinds of the sample are listed", SOON, async || {
@@ -232,7 +256,7 @@ impl Story {
         // Archived revisions have no objects and no owner.
         for name in left {
             self.lab
-                .kubectl(&["delete", "clusterobjectset", &name, "--timeout=60s"])?;
+                .kubectl(&["delete", "clusterobjectset", &name, PATIENCE])?;
         }
         Ok(())
     }
