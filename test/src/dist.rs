@@ -14,7 +14,7 @@ pub mod reproducible;
 mod sbom;
 pub mod sign;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -26,6 +26,7 @@ use tracing::info;
 
 use self::images::contents::Contents;
 use self::packages::Graph;
+use self::provenance::{Parameters, Record};
 use self::sbom::{Bills, Program};
 
 /// The licences of all parts of the programs.
@@ -174,7 +175,7 @@ pub fn run(command: DistCommand) -> Result<()> {
 /// Writes all files of a release.
 ///
 /// # Errors
-/// When no `olm` is built, a manager is missing, or a file cannot be written.
+/// When no `olm` is built, a manager is missing, the sources are in no repository of git, or a file cannot be written.
 pub fn write(release: &Release) -> Result<()> {
     let Place { root, out, kubectl } = &release.place;
     create(out)?;
@@ -203,6 +204,7 @@ pub fn write(release: &Release) -> Result<()> {
     files.push(chart::write(root, out, kubectl)?);
     archive::write(&out.join(MANIFESTS), &manifests::all(root)?)?;
     files.push(MANIFESTS.to_owned());
+    files.push(record(release, &archives)?);
 
     let mut sums = BTreeMap::new();
     for file in files {
@@ -224,6 +226,31 @@ pub fn write(release: &Release) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Writes how the release is built.
+fn record(release: &Release, archives: &[(System, String)]) -> Result<String> {
+    let Place { root, out, kubectl } = &release.place;
+    let images = IMAGE_SYSTEMS
+        .iter()
+        .filter(|system| system.target == host() || !all_built(release, **system).is_empty());
+    let targets: BTreeSet<&str> = archives
+        .iter()
+        .map(|(system, _)| system)
+        .chain(images)
+        .map(|system| system.target)
+        .collect();
+    let parameters = Parameters {
+        targets: targets.into_iter().map(str::to_owned).collect(),
+        url: release.url.clone(),
+        source_date_epoch: time()?.map(Timestamp::as_second),
+    };
+    let record = Record::of(root, kubectl, parameters)?;
+    put(
+        out,
+        provenance::RECORD,
+        &(serde_json::to_string_pretty(&record)? + "\n"),
+    )
 }
 
 fn create(folder: &Path) -> Result<()> {

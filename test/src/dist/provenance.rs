@@ -7,22 +7,80 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use super::{sum, toolchain};
 
 /// The type of the predicate.
 const PREDICATE: &str = "https://slsa.dev/provenance/v1";
 
-/// Where the files come from.
-#[derive(Debug, Clone)]
-pub(super) struct Source {
-    /// The commit.
+/// The file that says how the files of a release were built. Signing reads it: the sources may have changed since.
+pub(super) const RECORD: &str = "build.json";
+
+/// How the files of a release were built: all that decides what is in them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Record {
+    /// The commit of the sources.
     pub(super) commit: String,
-    /// Whether files differ from the commit.
-    pub(super) is_changed: bool,
+    /// Whether files differed from the commit.
+    pub(super) uncommitted_changes: bool,
     /// The SHA-256 of `Cargo.lock`.
-    pub(super) lock: String,
-    /// The version of Rust.
-    pub(super) toolchain: String,
+    pub(super) cargo_lock: String,
+    /// The names and versions of the tools.
+    pub(super) tools: BTreeMap<String, String>,
+    /// What was chosen for this build.
+    pub(super) parameters: Parameters,
+}
+
+/// What somebody sets who builds the same release again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Parameters {
+    /// The targets of the programs, by their names in Rust.
+    pub(super) targets: Vec<String>,
+    /// The URL of the files, for krew.
+    pub(super) url: String,
+    /// The time of the files in seconds since 1970, if one was set.
+    pub(super) source_date_epoch: Option<i64>,
+}
+
+impl Record {
+    /// The record of a build from `root`.
+    pub(super) fn of(root: &Path, kubectl: &Path, parameters: Parameters) -> Result<Self> {
+        let (commit, uncommitted_changes) = commit(root)?;
+        let mut tools = BTreeMap::from([("rust".to_owned(), toolchain(root)?)]);
+        let commands: [(&str, &Path, &[&str]); 3] = [
+            ("cc", Path::new("cc"), &["-dumpfullversion"]),
+            ("libc", Path::new("getconf"), &["GNU_LIBC_VERSION"]),
+            ("kubectl", kubectl, &["version", "--client"]),
+        ];
+        for (name, program, arguments) in commands {
+            let output = Command::new(program).args(arguments).output();
+            let printed = output.ok().filter(|output| output.status.success());
+            let printed = printed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            // The version is the last word of the first line.
+            let version =
+                printed.and_then(|text| text.lines().next()?.split(' ').next_back().map(str::to_owned));
+            tools.extend(version.map(|version| (name.to_owned(), version)));
+        }
+        Ok(Self {
+            commit,
+            uncommitted_changes,
+            cargo_lock: sum(&root.join("Cargo.lock"))?,
+            tools,
+            parameters,
+        })
+    }
+
+    /// The record of the release in a folder.
+    pub(super) fn read(out: &Path) -> Result<Self> {
+        let path = out.join(RECORD);
+        let text = std::fs::read(&path)
+            .with_context(|| format!("cannot read {}; run `make dist`", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("{} is no record of a build", path.display()))
+    }
 }
 
 /// The builder and the repository.
@@ -34,29 +92,40 @@ pub(super) struct Builder<'a> {
     pub(super) build: &'a str,
     /// The URL of the repository, if it is known.
     pub(super) repository: Option<&'a str>,
-    /// The time of the build.
-    pub(super) time: Option<Timestamp>,
 }
 
 /// The statement about files by their SHA-256.
+///
+/// # Errors
+/// When the time of the record is out of range.
 pub(super) fn statement(
     subjects: &BTreeMap<String, String>,
-    source: &Source,
+    record: &Record,
     builder: &Builder<'_>,
-) -> Value {
+) -> Result<Value> {
     let subjects: Vec<Value> = subjects
         .iter()
         .map(|(name, sum)| json!({ "name": name, "digest": { "sha256": sum } }))
         .collect();
-    let mut commit = json!({ "name": "source", "digest": { "gitCommit": source.commit } });
+    let mut commit = json!({ "name": "source", "digest": { "gitCommit": record.commit } });
     if let Some(repository) = builder.repository {
-        commit["uri"] = json!(format!("git+{repository}@{}", source.commit));
+        commit["uri"] = json!(format!("git+{repository}@{}", record.commit));
     }
+    let mut dependencies = vec![
+        commit,
+        json!({ "name": "Cargo.lock", "digest": { "sha256": record.cargo_lock } }),
+    ];
+    dependencies.extend(
+        record
+            .tools
+            .iter()
+            .map(|(name, version)| json!({ "name": name, "uri": format!("pkg:generic/{name}@{}", version) })),
+    );
     let mut metadata = json!({});
-    if let Some(time) = builder.time {
-        metadata["finishedOn"] = json!(time.to_string());
+    if let Some(seconds) = record.parameters.source_date_epoch {
+        metadata["finishedOn"] = json!(Timestamp::from_second(seconds)?.to_string());
     }
-    json!({
+    Ok(json!({
         "_type": "https://in-toto.io/Statement/v1",
         "subject": subjects,
         "predicateType": PREDICATE,
@@ -66,25 +135,24 @@ pub(super) fn statement(
                 "externalParameters": {
                     "command": "make dist",
                     "version": env!("CARGO_PKG_VERSION"),
-                    "source": { "repository": builder.repository, "commit": source.commit },
+                    "source": { "repository": builder.repository, "commit": record.commit },
+                    "DIST_TARGETS": record.parameters.targets,
+                    "URL": record.parameters.url,
+                    "SOURCE_DATE_EPOCH": record.parameters.source_date_epoch,
                 },
-                "internalParameters": { "uncommittedChanges": source.is_changed },
-                "resolvedDependencies": [
-                    commit,
-                    { "name": "Cargo.lock", "digest": { "sha256": source.lock } },
-                    { "name": "rust", "uri": format!("pkg:generic/rust@{}", source.toolchain) },
-                ],
+                "internalParameters": { "uncommittedChanges": record.uncommitted_changes },
+                "resolvedDependencies": dependencies,
             },
             "runDetails": {
                 "builder": { "id": builder.id, "version": { "olm-test": env!("CARGO_PKG_VERSION") } },
                 "metadata": metadata,
             },
         },
-    })
+    }))
 }
 
 /// The commit of a repository, and whether files differ from it.
-pub(super) fn commit(root: &Path) -> Result<(String, bool)> {
+fn commit(root: &Path) -> Result<(String, bool)> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new("git")
             .arg("-C")

@@ -10,8 +10,8 @@ use olm_image::{Images, Limits, LocalImage, Options, Pinned, Platform, Reference
 use serde_json::Value;
 use tracing::info;
 
-use super::provenance::{self, Builder, Source};
-use super::{SUMS, put, sum, time, toolchain};
+use super::provenance::{self, Builder, Record};
+use super::{SUMS, put, sum};
 use crate::cluster::{Binaries, Tool};
 use crate::images::contents::Contents;
 use crate::images::{self, RegistryArguments};
@@ -36,9 +36,6 @@ const NO_ROOT: &str = r#"{"mediaType":"application/vnd.dev.sigstore.trustedroot+
 /// The arguments of `dist sign`.
 #[derive(Debug, Clone, Args)]
 pub struct Arguments {
-    /// The repository's root.
-    #[arg(long, default_value = ".")]
-    pub root: PathBuf,
     /// The folder with the files of the release.
     #[arg(long, default_value = "dist")]
     pub out: PathBuf,
@@ -58,7 +55,7 @@ pub struct Arguments {
     /// The URL of the repository with the sources, for the provenance.
     #[arg(long)]
     pub repository: Option<String>,
-    /// Sign although files differ from the commit. The provenance says so.
+    /// Sign although files differed from the commit at the time of the build. The provenance says so.
     #[arg(long)]
     pub allow_changes: bool,
     /// Registry and path to push the images to, for example `registry.example/olmv1`. They are signed there.
@@ -123,22 +120,18 @@ impl Signer<'_> {
 /// Signs the files of a release, and the images where a registry is given.
 ///
 /// # Errors
-/// When a file is not the one of the checksums, the sources are not those of a commit, or cosign or the registry fails.
+/// When a file is not the one of the checksums, the sources were not those of a commit, or cosign or the registry fails.
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let Arguments { root, out, key, .. } = &arguments;
+    let Arguments { out, key, .. } = &arguments;
     let files = verified(out)?;
-    let (commit, is_changed) = provenance::commit(root)?;
+    let record = Record::read(out)?;
     ensure!(
-        arguments.allow_changes || !is_changed,
-        "cannot sign {}: files differ from commit {commit}; commit them and run `make dist`, or set --allow-changes",
-        out.display()
+        arguments.allow_changes || !record.uncommitted_changes,
+        "cannot sign {}: files differed from commit {} when it was built; commit them and run `make dist`, or set \
+         --allow-changes",
+        out.display(),
+        record.commit
     );
-    let source = Source {
-        commit,
-        is_changed,
-        lock: sum(&root.join("Cargo.lock"))?,
-        toolchain: toolchain(root)?,
-    };
     let cosign = match &arguments.cosign {
         Some(cosign) => cosign.clone(),
         None => tokio::task::spawn_blocking(|| Binaries::ensure_signing(Tool::Cosign3))
@@ -179,9 +172,8 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         id: &arguments.builder,
         build: &arguments.build_type,
         repository: arguments.repository.as_deref(),
-        time: time()?,
     };
-    let statement = provenance::statement(&subjects, &source, &builder);
+    let statement = provenance::statement(&subjects, &record, &builder)?;
     put(
         out,
         PROVENANCE,

@@ -57,6 +57,7 @@ fn the_folder_is_complete_and_every_checksum_is_right() -> Result<()> {
     }
     let expected = [
         "THIRD-PARTY-LICENCES.txt",
+        "build.json",
         "catalogd.tar",
         "krew.yaml",
         "olm-0.1.0.tgz",

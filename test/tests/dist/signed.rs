@@ -12,7 +12,7 @@ use olm_test::docs::page;
 use olm_test::images::contents::Contents;
 use olm_test::registry::Server;
 use olm_test::registry::sigstore::{Cosign, Sigstore};
-use olm_test::world::{binary, repository};
+use olm_test::world::binary;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -63,7 +63,6 @@ impl Stage {
             .args(["dist", "sign", "--builder=https://ci.example/builders/release"])
             // The sources of the tests may be in work.
             .args(["--allow-changes", "--repository=https://git.example/olm"])
-            .arg(format!("--root={}", repository().display()))
             .arg(format!("--out={}", self.folder.path().display()))
             .arg(format!("--key={}", self.key.display()))
             .arg(format!("--push={}", self.prefix))
@@ -171,6 +170,24 @@ async fn a_signed_release_is_verified_as_the_docs_say_and_a_changed_one_is_not()
     let definition = &statement["predicate"]["buildDefinition"];
     let commit = definition["resolvedDependencies"][0]["digest"]["gitCommit"].as_str();
     ensure!(commit.is_some_and(|commit| commit.len() == 40), "{definition}");
+    // All that whoever builds it again has to set, and what they need.
+    let parameters = &definition["externalParameters"];
+    let url = parameters["URL"].as_str().unwrap_or_default();
+    let targets = parameters["DIST_TARGETS"].as_array().context("no targets")?;
+    ensure!(
+        url.starts_with("https://releases.") && !targets.is_empty(),
+        "{definition}"
+    );
+    ensure!(parameters.get("SOURCE_DATE_EPOCH").is_some(), "{definition}");
+    let dependencies = definition["resolvedDependencies"].to_string();
+    for tool in [
+        "pkg:generic/rust@1.",
+        "pkg:generic/cc@",
+        "pkg:generic/libc@2.",
+        "pkg:generic/kubectl@v",
+    ] {
+        ensure!(dependencies.contains(tool), "{tool} is not in {dependencies}");
+    }
     let builder = &statement["predicate"]["runDetails"]["builder"]["id"];
     ensure!(builder == "https://ci.example/builders/release", "{builder}");
 
