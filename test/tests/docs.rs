@@ -291,14 +291,39 @@ fn the_glossary_names_every_field_of_the_api() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn pages_name_the_kubernetes_that_the_tests_run() -> Result<()> {
-    let modules = std::fs::read_to_string(repository().join("test/cluster/go.mod"))?;
+/// The minor versions of Kubernetes that tests can run, from the oldest on: of each there is a Go module.
+fn minors() -> Result<Vec<String>> {
+    let cluster = repository().join("test/cluster");
+    let mut minors = Vec::new();
+    for entry in std::fs::read_dir(&cluster)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        minors.extend(name.strip_prefix("kubernetes-").map(str::to_owned));
+    }
+    let modules = std::fs::read_to_string(cluster.join("go.mod"))?;
     let (_, version) = modules
         .split_once("k8s.io/kubernetes v")
         .context("the module of the control plane")?;
-    let minor: Vec<&str> = version.split('.').take(2).collect();
-    let tested = format!("tested with {}", minor.join("."));
+    minors.push(version.split('.').take(2).collect::<Vec<_>>().join("."));
+    minors.sort();
+    Ok(minors)
+}
+
+#[test]
+fn pages_name_the_kubernetes_that_the_tests_run() -> Result<()> {
+    let minors = minors()?;
+    let (oldest, newest) = (minors.first(), minors.last());
+    let (oldest, newest) = oldest.zip(newest).context("no minor version")?;
+    let tested = format!("tested with {oldest} to {newest}");
+    let support = std::fs::read_to_string(repository().join("docs/reference/support.md"))?;
+    for minor in &minors {
+        let row = support
+            .lines()
+            .find(|line| line.starts_with("| 1.") && line.contains(minor));
+        ensure!(
+            row.is_some_and(|row| row.contains("tests")),
+            "support.md: {minor}"
+        );
+    }
     for path in ["docs/how-to/install-olm.md", "README.md"] {
         let text = std::fs::read_to_string(repository().join(path))?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

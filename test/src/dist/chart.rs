@@ -10,8 +10,9 @@ use super::manifests::{folders, render, select};
 /// The folder of the chart in the repository.
 const SOURCE: &str = "charts/olm";
 /// The files of the chart in the repository.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "Chart.yaml",
+    "README.md",
     ".helmignore",
     "values.yaml",
     "values.schema.json",

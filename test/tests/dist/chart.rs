@@ -68,6 +68,23 @@ fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
 }
 
 #[test]
+fn the_chart_has_a_page_with_the_commands_of_the_docs() -> Result<()> {
+    LAB.with(async |lab| {
+        let readme = helm(lab, &["show", "readme", "CHART"])?;
+        let docs = std::fs::read_to_string(repository().join("docs/how-to/install-olm.md"))?;
+        let commands: Vec<&str> = readme
+            .split("```")
+            .filter_map(|part| part.strip_prefix("sh\n"))
+            .collect();
+        ensure!(commands.len() == 2, "{readme}");
+        for command in commands {
+            ensure!(docs.contains(command), "the docs say otherwise than\n{command}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn the_chart_has_the_objects_of_kustomize() -> Result<()> {
     LAB.with(async |lab| {
         let definitions = by_name(objects(&helm(lab, &["show", "crds", "CHART"])?)?);
