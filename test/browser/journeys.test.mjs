@@ -38,16 +38,17 @@ journey("a search shows its results while one types, and leads to a package", {}
 
 journey("filters keep the words that one types, and count what fits them", {}, async (page) => {
   await page.goto(`${address}/`);
-  await page.getByLabel("Search packages").pressSequentially("policy");
-  await page.waitForFunction(() => document.querySelector("h1").textContent.includes("policy"));
-  assert.match(await page.title(), /^policy · Packages/);
+  await page.getByLabel("Search packages").pressSequentially("anchor");
+  await page.waitForFunction(() => document.querySelector("h1").textContent.includes("anchor"));
+  assert.match(await page.title(), /^anchor · Packages/);
   const all = await count(page);
   const security = page.locator("#filters").getByRole("link", { name: /^Security/ });
-  assert.equal(await security.locator(".number").innerText(), all);
+  const fitting = await security.locator(".number").innerText();
+  assert.ok(Number(fitting) < Number(all), `${fitting} of ${all}`);
   await security.click();
   await page.waitForURL("**category=Security*");
-  assert.equal(new URL(page.url()).searchParams.get("q"), "policy");
-  assert.equal(await count(page), all);
+  assert.equal(new URL(page.url()).searchParams.get("q"), "anchor");
+  assert.equal(await count(page), fitting);
 });
 
 journey("a command is copied", { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
@@ -109,7 +110,7 @@ journey("a version is reached from the graph and from the table, and names its u
   assert.match(await page.locator("#install code").nth(1).innerText(), /^olm install harbour-db --version 1\.11\.1 --catalog showcase --wait$/);
   await page.getByRole("link", { name: "All versions" }).click();
   assert.equal(await page.locator(".versions tbody tr").count(), 26);
-  await page.getByRole("link", { name: "1.0.0", exact: true }).click();
+  await page.locator(".versions").getByRole("link", { name: "1.0.0", exact: true }).click();
   assert.match(await page.locator(".notice").innerText(), /1\.0\.0 loses backups/);
 });
 
