@@ -9,9 +9,9 @@
 
 mod back;
 mod context;
+mod forward;
+mod report;
 mod requests;
-mod say;
-mod there;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// The result of work on requests of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum PassOutcome {
     /// All are done.
     Done,
     /// Some wait for a change.
@@ -68,9 +68,9 @@ enum Turn {
     Failed,
 }
 
-impl Turn {
+impl PassOutcome {
     fn of(error: &anyhow::Error) -> Self {
-        if olm_migrate::course::is_conflict(error) {
+        if olm_migrate::steps::is_conflict(error) {
             Self::Overtaken
         } else {
             Self::Failed
@@ -139,44 +139,44 @@ impl Mover {
     async fn work(&self, requests: &Requests) -> Outcome {
         let withdrawn = self.withdraw(requests).await;
         let back = self.back(requests).await;
-        let there = self.there(requests).await;
-        match withdrawn.max(back).max(there) {
-            Turn::Done => Outcome::Done,
-            Turn::Waits => Outcome::After(SLOWLY),
-            Turn::Overtaken => Outcome::After(SOON),
-            Turn::Failed => Outcome::Failed,
+        let forward = self.forward(requests).await;
+        match withdrawn.max(back).max(forward) {
+            PassOutcome::Done => Outcome::Done,
+            PassOutcome::Waits => Outcome::After(SLOWLY),
+            PassOutcome::Overtaken => Outcome::After(SOON),
+            PassOutcome::Failed => Outcome::Failed,
         }
     }
 
     /// Removes the conditions and annotations about moves and returns whose request was withdrawn, and reports values
     /// that are no request.
-    async fn withdraw(&self, requests: &Requests) -> Turn {
+    async fn withdraw(&self, requests: &Requests) -> PassOutcome {
         let cluster = self.base.store.snapshot();
-        let mut turn = Turn::Done;
+        let mut outcome = PassOutcome::Done;
         for subscription in requests.at_rest(&cluster) {
             let written = if let Some(message) = invalid_request(subscription, migration::MIGRATE) {
                 let key = qualified_name(subscription);
-                self.say(&key, MigrationState::Invalid, &message).await
+                self.report(&key, MigrationState::Invalid, &message).await
             } else {
                 let change = |live: &Value| without_migration(live, Timestamp::now());
                 update_status(&self.base, subscription, change).await.map(drop)
             };
-            turn = turn.max(withdrawn(subscription, written));
+            outcome = outcome.max(withdrawn(subscription, written));
         }
         for extension in unrequested(&cluster) {
-            turn = turn.max(self.without_request(extension).await);
+            outcome = outcome.max(self.without_request(extension).await);
         }
-        turn
+        outcome
     }
 }
 
 /// The result of a write of the condition or annotation about a move that is not requested.
-fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
+fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> PassOutcome {
     let Err(failure) = written else {
-        return Turn::Done;
+        return PassOutcome::Done;
     };
     if failure.kind == FailureKind::MissingNamespace {
-        return Turn::Done;
+        return PassOutcome::Done;
     }
     tracing::warn!(
         kind = text(object, "/kind"),
@@ -185,7 +185,7 @@ fn withdrawn(object: &Value, written: Result<(), RequestFailure>) -> Turn {
         error = failure.message,
         "cannot change the report about a move that is not requested; retrying"
     );
-    Turn::Failed
+    PassOutcome::Failed
 }
 
 /// Adds work for changes that concern a request. Never returns while changes may come.

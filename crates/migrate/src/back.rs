@@ -19,16 +19,16 @@ use self::patch::Owners;
 pub use self::withdraw::{Withdrawal, withdraw};
 use self::withdraw::{former_setting, still_requested};
 use crate::check::Request;
-use crate::course::{TRIES, is_conflict, unchanged};
+use crate::context::MoveContext;
 use crate::facts::{ClassicObjects, annotation, find, name, namespace, successor, text};
-use crate::hands::Hands;
 use crate::hint::Hint;
 use crate::needs::in_order;
 use crate::objects::backup::{self, Record, annotate};
 use crate::objects::inventory::{api_of, get};
+use crate::steps::{TRIES, is_conflict, unchanged};
 
 /// The number of seconds that the controllers have to act; they are polled once a second.
-const LOOKS: usize = 120;
+const ATTEMPTS: usize = 120;
 
 /// A return that has begun or not.
 pub struct Return {
@@ -44,7 +44,7 @@ pub struct Return {
 /// Reads the record of the move of a Subscription, `NAMESPACE/NAME`, and checks whether the operator can return
 /// together with the others; `None` if OLM classic manages it.
 pub async fn prepare(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     facts: &ClassicObjects,
     key: &str,
     together: &[String],
@@ -61,11 +61,11 @@ pub async fn prepare(
                 .to_owned(),
         )));
     };
-    let Some(record) = backup::kept(&hands.own, place, subscription, extension).await? else {
+    let Some(record) = backup::kept(&context.own, place, subscription, extension).await? else {
         let extension = extension.name();
         let error =
             anyhow!("there is no record of the move of Subscription {key} to ClusterExtension {extension:?}");
-        let hint = match (live, hands.request) {
+        let hint = match (live, context.request) {
             (Some(_), Request::Command) => {
                 format!("the move has stopped early: finish it with `olm migrate {subscription} -n {place}`")
             }
@@ -81,10 +81,10 @@ pub async fn prepare(
         };
         return Err(error.context(Hint(hint)));
     };
-    let sets = revisions(&hands.own, extension).await?;
+    let sets = revisions(&context.own, extension).await?;
     let mut findings = findings::findings(&record, facts, extension, &sets);
-    let others = other_records(&hands.own, facts, together).await;
-    findings.extend(findings::without_needed(&record, &others, hands.request));
+    let others = other_records(&context.own, facts, together).await;
+    findings.extend(findings::without_needed(&record, &others, context.request));
     let due = if findings::has_gone_on(&record, live) {
         &[]
     } else {
@@ -92,7 +92,7 @@ pub async fn prepare(
     };
     for kept in due {
         let (kind, wanted) = (text(&kept.object, "/kind"), name(&kept.object));
-        if get(&api_of(&hands.content, &kept.object), kind, wanted)
+        if get(&api_of(&context.content, &kept.object), kind, wanted)
             .await?
             .is_none()
         {
@@ -107,7 +107,7 @@ pub async fn prepare(
         record,
         findings,
         extension: extension.clone(),
-        content: hands.content.clone(),
+        content: context.content.clone(),
     }))
 }
 
@@ -166,40 +166,40 @@ pub fn in_groups(returns: Vec<Return>) -> Vec<Vec<Return>> {
 
 /// Returns operators to OLM classic. All of them are back before OLM classic works on one: they may need each other.
 /// The ClusterExtensions are deleted last, and with them the records.
-pub async fn go(hands: &Hands<'_>, returns: Vec<Return>) -> anyhow::Result<()> {
+pub async fn go(context: &MoveContext<'_>, returns: Vec<Return>) -> anyhow::Result<()> {
     let returns: Vec<Return> = in_groups(returns).into_iter().flatten().collect();
     let mut restored = Vec::new();
     for back in &returns {
-        let given = give(&hands.with(&back.content), &back.record, &back.extension).await;
-        restored.push(given.map_err(|error| hinted(hands, error, &back.extension))?);
+        let given = give(&context.with(&back.content), &back.record, &back.extension).await;
+        restored.push(given.map_err(|error| hinted(context, error, &back.extension))?);
     }
     for (back, restored) in returns.iter().zip(&restored) {
         if let Some(restored) = restored {
-            let hands = hands.with(&back.content);
-            let resumed = resume(&hands, &back.record, &back.extension, restored).await;
-            resumed.map_err(|error| hinted(&hands, error, &back.extension))?;
+            let context = context.with(&back.content);
+            let resumed = resume(&context, &back.record, &back.extension, restored).await;
+            resumed.map_err(|error| hinted(&context, error, &back.extension))?;
         }
     }
     for back in &returns {
-        remove(hands, &back.extension).await?;
+        remove(context, &back.extension).await?;
     }
     Ok(())
 }
 
 /// An error of a stopped return with what to do.
-fn hinted(hands: &Hands<'_>, error: anyhow::Error, extension: &ClusterExtension) -> anyhow::Error {
+fn hinted(context: &MoveContext<'_>, error: anyhow::Error, extension: &ClusterExtension) -> anyhow::Error {
     if error.downcast_ref::<Hint>().is_some() {
         return error;
     }
     let (former, extension) = (former_setting(extension), extension.name());
-    let request = match hands.request {
+    let request = match context.request {
         Request::Command => String::new(),
         Request::Annotation => format!("{}- ", migration::MIGRATE_BACK),
     };
     error.context(Hint(format!(
         "{}; to stay with OLM v1 instead: `kubectl annotate --overwrite clusterextension {extension} {request}{former}` \
          and `olm resume {extension}`",
-        hands.again()
+        context.again()
     )))
 }
 
@@ -222,47 +222,47 @@ impl Restored {
 
 /// Restores the missing objects of OLM classic, paused; `None` if it has installed another version since.
 async fn give(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     record: &Record,
     extension: &ClusterExtension,
 ) -> anyhow::Result<Option<Restored>> {
-    let set = pause(hands, extension).await?;
-    still_requested(hands, extension).await?;
-    let api = api_of(&hands.own, &record.subscription);
+    let set = pause(context, extension).await?;
+    still_requested(context, extension).await?;
+    let api = api_of(&context.own, &record.subscription);
     let live = get(&api, "Subscription", name(&record.subscription)).await?;
     if findings::has_gone_on(record, live.as_ref()) {
         return Ok(None);
     }
     let paused = paused(&record.version);
-    let version = restore(hands, &paused, &record.version, "/status/phase").await?;
+    let version = restore(context, &paused, &record.version, "/status/phase").await?;
     let mut restored = Restored {
         subscription: Value::Null,
         version,
         set,
     };
-    hand_back(hands, record, restored.owners(extension)).await?;
-    (hands.tell)(&format!("{} objects handed back", record.objects.len()));
+    hand_back(context, record, restored.owners(extension)).await?;
+    (context.on_step)(&format!("{} objects handed back", record.objects.len()));
     let mut status = record.subscription.clone();
     if let Some(status) = status.get_mut("status").and_then(Value::as_object_mut) {
         // The InstallPlans are gone with the Subscription that they belonged to.
         status.retain(|key, _| !matches!(key.as_str(), "installplan" | "installPlanRef"));
     }
     let paused = self::paused(&record.subscription);
-    restored.subscription = restore(hands, &paused, &status, findings::INSTALLED).await?;
+    restored.subscription = restore(context, &paused, &status, findings::INSTALLED).await?;
     Ok(Some(restored))
 }
 
 /// Lets OLM classic work on the operator again.
 async fn resume(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     record: &Record,
     extension: &ClusterExtension,
     restored: &Restored,
 ) -> anyhow::Result<()> {
-    resume_version(hands, &restored.version, &[user::PAUSED, user::UNINSTALL]).await?;
-    unfreeze(hands, record, &restored.subscription).await?;
+    resume_version(context, &restored.version, &[user::PAUSED, user::UNINSTALL]).await?;
+    unfreeze(context, record, &restored.subscription).await?;
     // A controller that ran meanwhile sees the marks of OLM classic everywhere.
-    hand_back(hands, record, restored.owners(extension)).await
+    hand_back(context, record, restored.owners(extension)).await
 }
 
 /// An object that OLM classic leaves alone for now.
@@ -278,40 +278,40 @@ fn paused(object: &Value) -> Value {
 /// # Errors
 /// The record of the move cannot be read, or the ClusterServiceVersion not changed.
 pub async fn release_version(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     facts: &ClassicObjects,
     key: &str,
     extension: &ClusterExtension,
 ) -> anyhow::Result<()> {
     let (place, subscription) = key.split_once('/').unwrap_or_default();
     // The move pauses it after it has stored the record.
-    let Some(record) = backup::kept(&hands.own, place, subscription, extension).await? else {
+    let Some(record) = backup::kept(&context.own, place, subscription, extension).await? else {
         return Ok(());
     };
     let version = find(&facts.versions, place, name(&record.version));
     match version.filter(|version| annotation(version, user::PAUSED).is_some()) {
-        Some(version) => resume_version(hands, version, &[user::PAUSED]).await,
+        Some(version) => resume_version(context, version, &[user::PAUSED]).await,
         None => Ok(()),
     }
 }
 
 /// Lets OLM classic work on the ClusterServiceVersion again, once its Subscription is resumed, too: removes these
 /// annotations.
-async fn resume_version(hands: &Hands<'_>, version: &Value, marks: &[&str]) -> anyhow::Result<()> {
+async fn resume_version(context: &MoveContext<'_>, version: &Value, marks: &[&str]) -> anyhow::Result<()> {
     let marks = marks.iter().map(|key| ((*key).to_owned(), Value::Null));
     let marks: Map<String, Value> = marks.collect();
     let patch = json!({"metadata": {"uid": version.pointer("/metadata/uid"), "annotations": marks}});
     let (place, wanted) = (namespace(version), name(version));
-    let patched = api_of(&hands.own, version)
-        .patch(wanted, &hands.changing(), &Patch::Merge(&patch))
+    let patched = api_of(&context.own, version)
+        .patch(wanted, &context.changing(), &Patch::Merge(&patch))
         .await;
     patched.with_context(|| format!("cannot resume ClusterServiceVersion {place}/{wanted}"))?;
-    (hands.tell)(&format!("clusterserviceversion/{wanted} resumed"));
+    (context.on_step)(&format!("clusterserviceversion/{wanted} resumed"));
     Ok(())
 }
 
 /// Reverts the changes of the move or the way back to the Subscription. Without its request it stays with OLM classic.
-async fn unfreeze(hands: &Hands<'_>, record: &Record, live: &Value) -> anyhow::Result<()> {
+async fn unfreeze(context: &MoveContext<'_>, record: &Record, live: &Value) -> anyhow::Result<()> {
     if annotation(live, user::PAUSED).is_none() && annotation(live, migration::MIGRATE).is_none() {
         return Ok(());
     }
@@ -323,19 +323,22 @@ async fn unfreeze(hands: &Hands<'_>, record: &Record, live: &Value) -> anyhow::R
         "spec": {"installPlanApproval": record.subscription.pointer("/spec/installPlanApproval")},
     });
     let (place, wanted) = (namespace(live), name(live));
-    let patched = api_of(&hands.own, live)
-        .patch(wanted, &hands.changing(), &Patch::Merge(&patch))
+    let patched = api_of(&context.own, live)
+        .patch(wanted, &context.changing(), &Patch::Merge(&patch))
         .await;
     patched.with_context(|| format!("cannot resume Subscription {place}/{wanted}"))?;
-    (hands.tell)(&format!("subscription/{wanted} resumed"));
+    (context.on_step)(&format!("subscription/{wanted} resumed"));
     Ok(())
 }
 
 /// Pauses the extension, ends its move, sets its deletion to orphan all objects, and waits until its revision shows that
 /// operator-controller has processed this. Returns that revision; `None` if the move has not created it yet.
-async fn pause(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<Option<ClusterObjectSet>> {
+async fn pause(
+    context: &MoveContext<'_>,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Option<ClusterObjectSet>> {
     let wanted = [(user::PAUSED, "true"), (user::UNINSTALL, "orphan")];
-    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let is_paused = wanted
         .iter()
         .all(|(key, value)| extension.annotation(key) == Some(value))
@@ -353,13 +356,13 @@ async fn pause(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resul
         }
         let patch = json!({"metadata": {"uid": extension.metadata.uid, "annotations": annotations}});
         let paused = extensions
-            .patch(extension.name(), &hands.changing(), &Patch::Merge(&patch))
+            .patch(extension.name(), &context.changing(), &Patch::Merge(&patch))
             .await;
         paused.with_context(|| format!("cannot pause ClusterExtension {:?}", extension.name()))?;
-        (hands.tell)(&format!("clusterextension/{} paused", extension.name()));
+        (context.on_step)(&format!("clusterextension/{} paused", extension.name()));
     }
-    for look in 0..LOOKS {
-        let sets = revisions(&hands.own, extension).await?;
+    for attempt in 0..ATTEMPTS {
+        let sets = revisions(&context.own, extension).await?;
         // An upgrade may have begun since the check.
         if let Some(finding) = findings::upgraded(extension, &sets) {
             bail!(finding);
@@ -372,31 +375,36 @@ async fn pause(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resul
         if sets.iter().all(is_paused) {
             return Ok(sets.into_iter().next());
         }
-        if look + 1 < LOOKS {
+        if attempt + 1 < ATTEMPTS {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
     let error = anyhow!(
-        "the revision of ClusterExtension {:?} is not paused after {LOOKS} s",
+        "the revision of ClusterExtension {:?} is not paused after {ATTEMPTS} s",
         extension.name()
     );
     Err(error.context(Hint(format!(
         "see whether operator-controller runs; {}",
-        hands.again()
+        context.again()
     ))))
 }
 
 /// Creates a missing object of OLM classic, and writes its status if the value at `decisive`, a JSON pointer into it,
 /// differs.
-async fn restore(hands: &Hands<'_>, object: &Value, with: &Value, decisive: &str) -> anyhow::Result<Value> {
-    let api = api_of(&hands.own, object);
+async fn restore(
+    context: &MoveContext<'_>,
+    object: &Value,
+    with: &Value,
+    decisive: &str,
+) -> anyhow::Result<Value> {
+    let api = api_of(&context.own, object);
     let (kind, wanted) = (text(object, "/kind"), name(object));
     let named = || format!("{kind} {}/{wanted}", namespace(object));
     let found = get(&api, kind, wanted).await?;
     let live = if let Some(live) = found {
         if live.pointer("/metadata/deletionTimestamp").is_some() {
             let error = anyhow!("{} is being deleted", named());
-            let hint = match hands.request {
+            let hint = match context.request {
                 Request::Command => {
                     "where the move has stopped, finish it: run `olm migrate` without --back; then run this command again"
                         .to_owned()
@@ -414,9 +422,9 @@ async fn restore(hands: &Hands<'_>, object: &Value, with: &Value, decisive: &str
         live
     } else {
         let typed: DynamicObject = serde_json::from_value(object.clone())?;
-        let made = api.create(&hands.creating(), &typed).await;
+        let made = api.create(&context.creating(), &typed).await;
         let made = made.with_context(|| format!("cannot create {}", named()))?;
-        (hands.tell)(&format!("{}/{wanted} created", kind.to_lowercase()));
+        (context.on_step)(&format!("{}/{wanted} created", kind.to_lowercase()));
         serde_json::to_value(made)?
     };
     let status = with.get("status").filter(|status| status.is_object());
@@ -425,19 +433,19 @@ async fn restore(hands: &Hands<'_>, object: &Value, with: &Value, decisive: &str
     };
     let patch = json!({"metadata": {"uid": live.pointer("/metadata/uid")}, "status": status});
     let written = api
-        .patch_status(wanted, &hands.changing(), &Patch::Merge(&patch))
+        .patch_status(wanted, &context.changing(), &Patch::Merge(&patch))
         .await;
     let written = written.with_context(|| format!("cannot write the status of {}", named()))?;
     Ok(serde_json::to_value(written)?)
 }
 
-/// Hands all objects back until none needs it.
-async fn hand_back(hands: &Hands<'_>, record: &Record, owners: Owners<'_>) -> anyhow::Result<()> {
+/// MoveContext all objects back until none needs it.
+async fn hand_back(context: &MoveContext<'_>, record: &Record, owners: Owners<'_>) -> anyhow::Result<()> {
     for _ in 0..TRIES {
         let mut is_due = false;
         for kept in &record.objects {
             let (kind, wanted) = (text(&kept.object, "/kind"), name(&kept.object));
-            let api = api_of(&hands.content, &kept.object);
+            let api = api_of(&context.content, &kept.object);
             let live = get(&api, kind, wanted).await?;
             let live = live.with_context(|| format!("{kind} {wanted:?} of the operator is gone"))?;
             let Some(patch) = patch::patch(&live, kept, owners) else {
@@ -453,7 +461,7 @@ async fn hand_back(hands: &Hands<'_>, record: &Record, owners: Owners<'_>) -> an
             is_due = true;
             let parameters = PatchParams {
                 field_manager: Some(match kept.manager.as_str() {
-                    "" => hands.manager.to_owned(),
+                    "" => context.manager.to_owned(),
                     manager => manager.to_owned(),
                 }),
                 ..PatchParams::default()
@@ -470,18 +478,18 @@ async fn hand_back(hands: &Hands<'_>, record: &Record, owners: Owners<'_>) -> an
             return Ok(());
         }
     }
-    bail!("objects keep changing during the hand-over: {}", hands.again())
+    bail!("objects keep changing during the hand-over: {}", context.again())
 }
 
 /// Deletes the extension, which leaves its objects behind, and waits for its end.
-async fn remove(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<()> {
-    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+async fn remove(context: &MoveContext<'_>, extension: &ClusterExtension) -> anyhow::Result<()> {
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let wanted = extension.name();
-    for look in 0..LOOKS {
+    for attempt in 0..ATTEMPTS {
         let found = extensions.get_opt(wanted).await;
         let found = found.with_context(|| format!("cannot read ClusterExtension {wanted:?}"))?;
         let Some(found) = found.filter(|found| found.metadata.uid == extension.metadata.uid) else {
-            (hands.tell)(&format!("clusterextension/{wanted} deleted"));
+            (context.on_step)(&format!("clusterextension/{wanted} deleted"));
             return Ok(());
         };
         if found.metadata.deletion_timestamp.is_none() {
@@ -489,7 +497,7 @@ async fn remove(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resu
                 found.annotation(user::UNINSTALL) == Some("orphan"),
                 "annotation {} of ClusterExtension {wanted:?} was changed: {}",
                 user::UNINSTALL,
-                hands.again()
+                context.again()
             );
             let parameters = DeleteParams {
                 preconditions: Some(Preconditions {
@@ -505,13 +513,13 @@ async fn remove(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Resu
                 }
             }
         }
-        if look + 1 < LOOKS {
+        if attempt + 1 < ATTEMPTS {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
-    let error = anyhow!("ClusterExtension {wanted:?} is not gone after {LOOKS} s");
+    let error = anyhow!("ClusterExtension {wanted:?} is not gone after {ATTEMPTS} s");
     Err(error.context(Hint(format!(
         "`kubectl describe clusterextension {wanted}` says why; then {}",
-        hands.again()
+        context.again()
     ))))
 }

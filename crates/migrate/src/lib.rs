@@ -2,7 +2,7 @@
 //! operator consists of is changed but for its metadata.
 //!
 //! ```text
-//! read ─► facts ─► check, mapping ─► assess ─► course: record, hand over, remove
+//! read ─► facts ─► check, mapping ─► assess ─► steps: record, hand over, remove
 //!                                        └───► back: restore, hand back, remove
 //! ```
 //!
@@ -12,11 +12,11 @@ pub mod assess;
 pub mod back;
 pub mod certificates;
 pub mod check;
-pub mod course;
+pub mod context;
 pub mod facts;
-pub mod hands;
 pub mod hint;
 pub mod mapping;
 pub mod needs;
 pub mod objects;
 pub mod read;
+pub mod steps;

@@ -196,7 +196,7 @@ impl<'a> Operator<'a> {
 }
 
 /// The Subscriptions whose operators need each other, directly or through others, in groups. In a group each comes
-/// after those that it needs, as far as none needs the other in turn.
+/// after those that it needs, as far as none needs the other in outcome.
 pub fn groups(facts: &ClassicObjects) -> Vec<Vec<String>> {
     let operators = Operator::all(facts);
     let mut left: Vec<(String, &Operator<'_>)> = operators

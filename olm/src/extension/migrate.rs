@@ -11,10 +11,10 @@ use olm_api::names::{SYSTEM_NAMESPACE, annotation, migration, operator_condition
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_migrate::assess::{self, Assessment, assess};
 use olm_migrate::check::{Choices, Finding, Request};
+use olm_migrate::context::MoveContext;
 use olm_migrate::facts::{self, Case, ClassicObjects, find, restore, successor};
-use olm_migrate::hands::Hands;
 use olm_migrate::needs::{groups, in_order};
-use olm_migrate::{back, course, read};
+use olm_migrate::{back, read, steps};
 use serde_json::Value;
 
 use crate::extension::access::{ClusterArguments, unserved};
@@ -183,14 +183,14 @@ fn selected(arguments: &Arguments, facts: &ClassicObjects) -> Vec<String> {
 }
 
 /// The user's rights for everything, and notes about every step.
-fn hands<'a>(arguments: &'a Arguments, cluster: &Cluster) -> Hands<'a> {
-    Hands {
+fn move_context<'a>(arguments: &'a Arguments, cluster: &Cluster) -> MoveContext<'a> {
+    MoveContext {
         own: cluster.client.clone(),
         content: cluster.client.clone(),
         manager: MANAGER,
         system_namespace: &arguments.system_namespace,
         request: Request::Command,
-        tell: &note,
+        on_step: &note,
     }
 }
 
@@ -201,7 +201,7 @@ fn move_all(
     cluster: &Cluster,
     facts: &ClassicObjects,
     movable: &[&Assessment],
-    begun: Vec<(String, Begun)>,
+    begun: Vec<(String, StartedMove)>,
 ) -> CommandResult {
     let mut begun = begun;
     let keys = begun.iter().map(|(key, _)| key.clone());
@@ -230,25 +230,29 @@ fn begin(
     cluster: &Cluster,
     facts: &ClassicObjects,
     one: &Assessment,
-) -> anyhow::Result<Begun> {
+) -> anyhow::Result<StartedMove> {
     let Some(subscription) = find(&facts.subscriptions, &one.namespace, &one.name) else {
         bail!("Subscription {} is gone", one.key());
     };
     let case = Case { facts, subscription };
-    cluster
-        .runtime
-        .block_on(course::begin(&hands(arguments, cluster), case, &one.extension))
+    cluster.runtime.block_on(steps::begin(
+        &move_context(arguments, cluster),
+        case,
+        &one.extension,
+    ))
 }
 
-/// Hands the objects of a recorded Subscription over, and waits if asked to.
+/// MoveContext the objects of a recorded Subscription over, and waits if asked to.
 fn finish(
     arguments: &Arguments,
     cluster: &Cluster,
     extension: &ClusterExtension,
     set: &ClusterObjectSet,
 ) -> CommandResult {
-    let hands = hands(arguments, cluster);
-    cluster.runtime.block_on(course::finish(&hands, extension, set))?;
+    let context = move_context(arguments, cluster);
+    cluster
+        .runtime
+        .block_on(steps::finish(&context, extension, set))?;
     waited(arguments, cluster, extension)
 }
 
@@ -259,10 +263,10 @@ fn give_back(
     facts: &ClassicObjects,
     selected: &[String],
 ) -> CommandResult {
-    let hands = hands(arguments, cluster);
+    let context = move_context(arguments, cluster);
     let mut prepared = Vec::new();
     for key in selected {
-        let found = back::prepare(&hands, facts, key, selected);
+        let found = back::prepare(&context, facts, key, selected);
         match cluster.runtime.block_on(found)? {
             Some(found) => prepared.push((key, found)),
             None => note(&format!("Subscription {key} is with OLM classic: nothing to do")),
@@ -286,7 +290,7 @@ fn give_back(
         return Ok(Status::Failure);
     }
     let returns = prepared.into_iter().map(|(_, one)| one).collect();
-    cluster.runtime.block_on(back::go(&hands, returns))?;
+    cluster.runtime.block_on(back::go(&context, returns))?;
     Ok(Status::Success)
 }
 
@@ -350,7 +354,7 @@ fn waited(arguments: &Arguments, cluster: &Cluster, extension: &ClusterExtension
 }
 
 /// The ClusterExtension of a move that has begun, and its revision.
-type Begun = (ClusterExtension, ClusterObjectSet);
+type StartedMove = (ClusterExtension, ClusterObjectSet);
 
 /// The moves of chosen Subscriptions that have begun and are not at their end, by `NAMESPACE/NAME`.
 fn begun(
@@ -358,7 +362,7 @@ fn begun(
     cluster: &Cluster,
     facts: &ClassicObjects,
     selected: &[String],
-) -> anyhow::Result<Vec<(String, Begun)>> {
+) -> anyhow::Result<Vec<(String, StartedMove)>> {
     let mut begun = Vec::new();
     for key in selected {
         let (place, name) = key.split_once('/').unwrap_or_default();
@@ -371,7 +375,7 @@ fn begun(
         }
         let set = cluster
             .runtime
-            .block_on(course::begun(&cluster.client, extension))?;
+            .block_on(steps::begun(&cluster.client, extension))?;
         let Some(set) = set else { continue };
         let version = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
         let is_subscribed = find(&facts.subscriptions, place, name).is_some();
@@ -444,15 +448,15 @@ fn refusals(
     case: Case<'_>,
     extension: &ClusterExtension,
 ) -> anyhow::Result<Vec<Finding>> {
-    let hands = hands(arguments, cluster);
+    let context = move_context(arguments, cluster);
     let found = cluster
         .runtime
-        .block_on(course::findings(&hands, case, extension));
+        .block_on(steps::findings(&context, case, extension));
     let error = match found {
         Ok(found) => return Ok(found),
         Err(error) => error,
     };
-    let Some(right) = course::missing_right(&error) else {
+    let Some(right) = steps::missing_right(&error) else {
         return Err(error);
     };
     let message = format!("{error}: {right}");

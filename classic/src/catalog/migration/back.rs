@@ -7,20 +7,20 @@ use olm_migrate::back::{Return, Withdrawal, go, in_groups, prepare, withdraw};
 use olm_migrate::facts::{ClassicObjects, restore};
 use serde_json::{Value, json};
 
+use super::report::{BackState, failure};
 use super::requests::{Requests, invalid, is_returning};
-use super::say::{BackState, failure};
-use super::{Mover, Turn, withdrawn};
+use super::{Mover, PassOutcome, withdrawn};
 use crate::objects::write::Actor;
 
 impl Mover {
     /// Returns the requested operators to OLM classic as far as they can.
-    pub(super) async fn back(&self, requests: &Requests) -> Turn {
+    pub(super) async fn back(&self, requests: &Requests) -> PassOutcome {
         if requests.back.is_empty() {
-            return Turn::Done;
+            return PassOutcome::Done;
         }
         let mut facts = self.facts();
         restore(&mut facts);
-        let mut turn = Turn::Done;
+        let mut outcome = PassOutcome::Done;
         let mut returning = Vec::new();
         for extension in &facts.extensions {
             if !requests.back.contains(extension.name()) {
@@ -42,22 +42,23 @@ impl Mover {
                     Ok(Some(found)) => {
                         held.push(key.clone());
                         let message = found.findings.join("; ");
-                        turn = turn
-                            .max(Turn::Waits)
-                            .max(self.said_back(extension, BackState::Blocked, &message).await);
+                        outcome = outcome.max(PassOutcome::Waits).max(
+                            self.try_report_return(extension, BackState::Blocked, &message)
+                                .await,
+                        );
                     }
                     Err(error) => {
                         held.push(key.clone());
-                        turn = turn.max(self.failed_back(extension, &error).await);
+                        outcome = outcome.max(self.failed_back(extension, &error).await);
                     }
                 }
             }
             if held.is_empty() || rounds == 0 {
                 // An error stops those that need each other, and no others.
                 for group in in_groups(free) {
-                    turn = turn.max(self.give_back(&returning, group).await);
+                    outcome = outcome.max(self.give_back(&returning, group).await);
                 }
-                return turn;
+                return outcome;
             }
             returning.retain(|(key, _)| !held.contains(key));
             rounds -= 1;
@@ -71,23 +72,23 @@ impl Mover {
         together: &[String],
     ) -> anyhow::Result<Option<Return>> {
         let (place, _) = key.split_once('/').unwrap_or_default();
-        let tell = |_: &str| {};
-        let hands = self.hands(place, &tell).await?;
-        prepare(&hands, facts, key, together).await
+        let on_step = |_: &str| {};
+        let move_context = self.move_context(place, &on_step).await?;
+        prepare(&move_context, facts, key, together).await
     }
 
     /// Returns operators that need each other.
-    async fn give_back(&self, requested: &[(String, &ClusterExtension)], group: Vec<Return>) -> Turn {
+    async fn give_back(&self, requested: &[(String, &ClusterExtension)], group: Vec<Return>) -> PassOutcome {
         let keys: Vec<String> = group.iter().map(|found| found.record.key()).collect();
         let Some(first) = keys.first() else {
-            return Turn::Done;
+            return PassOutcome::Done;
         };
-        let tell = self.steps(first);
+        let on_step = self.steps(first);
         // Each return acts on objects with the client that it was prepared with.
         let content: Client = self.base.writer.own().clone();
-        let hands = self.hands_of(content, &tell);
+        let move_context = self.move_context_with(content, &on_step);
         let extensions = requested.iter().filter(|(key, _)| keys.contains(key));
-        match go(&hands, group).await {
+        match go(&move_context, group).await {
             Ok(()) => {
                 for (key, extension) in extensions {
                     tracing::info!(
@@ -96,66 +97,73 @@ impl Mover {
                         "an operator returned to OLM classic"
                     );
                 }
-                Turn::Done
+                PassOutcome::Done
             }
             Err(error) => {
-                let mut turn = Turn::of(&error);
+                let mut outcome = PassOutcome::of(&error);
                 for (_, extension) in extensions {
-                    turn = turn.max(self.failed_back(extension, &error).await);
+                    outcome = outcome.max(self.failed_back(extension, &error).await);
                 }
-                turn
+                outcome
             }
         }
     }
 
-    async fn failed_back(&self, extension: &ClusterExtension, error: &anyhow::Error) -> Turn {
-        let (turn, message) = (Turn::of(error), failure(error));
+    async fn failed_back(&self, extension: &ClusterExtension, error: &anyhow::Error) -> PassOutcome {
+        let (outcome, message) = (PassOutcome::of(error), failure(error));
         tracing::warn!(
             extension = extension.name(),
             error = message,
             "the return of a ClusterExtension has stopped; retrying"
         );
-        if turn == Turn::Failed {
-            return turn.max(self.said_back(extension, BackState::Blocked, &message).await);
+        if outcome == PassOutcome::Failed {
+            return outcome.max(
+                self.try_report_return(extension, BackState::Blocked, &message)
+                    .await,
+            );
         }
-        turn
+        outcome
     }
 
     /// Ends the return of a ClusterExtension without a request as far as it can be ended, and reports what remains or
     /// an invalid request.
-    pub(super) async fn without_request(&self, object: &Value) -> Turn {
+    pub(super) async fn without_request(&self, object: &Value) -> PassOutcome {
         let Ok(extension) = serde_json::from_value::<ClusterExtension>(object.clone()) else {
-            return Turn::Done;
+            return PassOutcome::Done;
         };
         let withdrawal = if is_returning(object) {
             let key = extension.annotation(migration::SUBSCRIPTION).unwrap_or_default();
-            let tell = self.steps(key);
-            let hands = self.hands_of(self.base.writer.own().clone(), &tell);
-            withdraw(&hands, &extension).await
+            let on_step = self.steps(key);
+            let move_context = self.move_context_with(self.base.writer.own().clone(), &on_step);
+            withdraw(&move_context, &extension).await
         } else {
             Ok(Withdrawal::Idle)
         };
         let message = match withdrawal {
             Err(error) => return self.failed_back(&extension, &error).await,
             Ok(Withdrawal::Stopped(message)) => {
-                return self.said_back(&extension, BackState::Stopped, &message).await;
+                return self
+                    .try_report_return(&extension, BackState::Stopped, &message)
+                    .await;
             }
             Ok(Withdrawal::Resumed) => {
-                self.tell(
+                self.event(
                     object,
                     false,
                     "MigrationBackWithdrawn",
                     "the request of the return was withdrawn before anything had gone back",
                 );
-                return Turn::Done;
+                return PassOutcome::Done;
             }
             Ok(Withdrawal::Idle) => invalid(object),
         };
         if let Some(message) = message {
-            return self.said_back(&extension, BackState::Invalid, &message).await;
+            return self
+                .try_report_return(&extension, BackState::Invalid, &message)
+                .await;
         }
         if extension.annotation(migration::MIGRATE_BACK_STATUS).is_none() {
-            return Turn::Done;
+            return PassOutcome::Done;
         }
         let patch = json!({"metadata": {
             "uid": extension.metadata.uid, "annotations": {migration::MIGRATE_BACK_STATUS: null},
@@ -164,16 +172,21 @@ impl Mover {
         withdrawn(object, written.map(drop))
     }
 
-    async fn said_back(&self, extension: &ClusterExtension, state: BackState, message: &str) -> Turn {
-        match self.say_back(extension, state, message).await {
-            Ok(()) => Turn::Done,
+    async fn try_report_return(
+        &self,
+        extension: &ClusterExtension,
+        state: BackState,
+        message: &str,
+    ) -> PassOutcome {
+        match self.report_return(extension, state, message).await {
+            Ok(()) => PassOutcome::Done,
             Err(failure) => {
                 tracing::warn!(
                     extension = extension.name(),
                     error = failure.message,
                     "cannot write a ClusterExtension; retrying"
                 );
-                Turn::Failed
+                PassOutcome::Failed
             }
         }
     }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use kube::Client;
 use olm_classic::names::FIELD_MANAGER;
 use olm_migrate::check::{Choices, Request};
+use olm_migrate::context::{MoveContext, OnStep};
 use olm_migrate::facts::ClassicObjects;
-use olm_migrate::hands::{Hands, Tell};
 
 use super::requests;
 use crate::base::Base;
@@ -59,22 +59,26 @@ impl Mover {
 
     /// What a move in a namespace acts with: the program's rights on kinds of OLM, and that account's on the objects of
     /// the operator.
-    pub(super) async fn hands<'a>(&'a self, namespace: &str, tell: Tell<'a>) -> anyhow::Result<Hands<'a>> {
+    pub(super) async fn move_context<'a>(
+        &'a self,
+        namespace: &str,
+        on_step: OnStep<'a>,
+    ) -> anyhow::Result<MoveContext<'a>> {
         let actor = self.account(namespace)?;
         let content = self.base.writer.client(&actor).await;
         let content = content.map_err(|failure| anyhow!(failure.message))?;
-        Ok(self.hands_of(content, tell))
+        Ok(self.move_context_with(content, on_step))
     }
 
     /// The same with this client for the objects of the operator.
-    pub(super) fn hands_of<'a>(&'a self, content: Client, tell: Tell<'a>) -> Hands<'a> {
-        Hands {
+    pub(super) fn move_context_with<'a>(&'a self, content: Client, on_step: OnStep<'a>) -> MoveContext<'a> {
+        MoveContext {
             own: self.base.writer.own().clone(),
             content,
             manager: FIELD_MANAGER,
             system_namespace: &self.system_namespace,
             request: Request::Annotation,
-            tell,
+            on_step,
         }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Requests {
     /// Subscriptions that move, and those whose move has begun.
-    pub(super) there: Vec<String>,
+    pub(super) forward: Vec<String>,
     /// ClusterExtensions that return, by name. One that was not made from a Subscription has nothing to return to.
     pub(super) back: BTreeSet<String>,
 }
@@ -67,9 +67,9 @@ impl Requests {
             .map(qualified_name);
         let begun_back = extensions().filter(|extension| is_returning(extension));
         let held: BTreeSet<String> = returning().chain(begun_back).map(origin).collect();
-        let there: BTreeSet<String> = asked.chain(begun).filter(|key| !key.is_empty()).collect();
+        let forward: BTreeSet<String> = asked.chain(begun).filter(|key| !key.is_empty()).collect();
         Self {
-            there: there.into_iter().filter(|key| !held.contains(key)).collect(),
+            forward: forward.into_iter().filter(|key| !held.contains(key)).collect(),
             back: returning()
                 .map(|extension| text(extension, "/metadata/name").to_owned())
                 .collect(),
@@ -77,13 +77,13 @@ impl Requests {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.there.is_empty() && self.back.is_empty()
+        self.forward.is_empty() && self.back.is_empty()
     }
 
     /// The Subscriptions that do not move. One whose move has begun moves without its annotation, too.
     pub(super) fn at_rest<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Value> {
         let subscriptions = cluster.of_kind(names::SUBSCRIPTION_KIND);
-        subscriptions.filter(|subscription| !self.there.contains(&qualified_name(subscription)))
+        subscriptions.filter(|subscription| !self.forward.contains(&qualified_name(subscription)))
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
         .into_iter()
         .collect();
         let requests = Requests::of(&cluster);
-        assert_eq!(requests.there, ["n/a", "n/d"]);
+        assert_eq!(requests.forward, ["n/a", "n/d"]);
         assert_eq!(requests.back, BTreeSet::from(["c".to_owned()]));
         assert!(Requests::of(&Cluster::default()).is_empty());
     }
@@ -195,7 +195,7 @@ mod tests {
         .into_iter()
         .collect();
         let requests = Requests::of(&cluster);
-        assert_eq!(requests.there, ["n/a", "n/c"]);
+        assert_eq!(requests.forward, ["n/a", "n/c"]);
         let at_rest: Vec<&str> = requests
             .at_rest(&cluster)
             .map(|subscription| text(subscription, "/metadata/name"))
@@ -216,7 +216,7 @@ mod tests {
             ]
             .into_iter()
             .collect();
-            Requests::of(&cluster).there
+            Requests::of(&cluster).forward
         };
         assert_eq!(requests("", "true"), ["n/a"]);
         assert_eq!(requests("orphan", "false"), ["n/a"]);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::findings::INSTALLED;
 use crate::check::Request;
+use crate::context::MoveContext;
 use crate::facts::{annotation, name, namespace, text};
-use crate::hands::Hands;
 use crate::objects::backup::{self, Record};
 use crate::objects::inventory::{api_of, get};
 
@@ -50,11 +50,14 @@ fn has_set(manager: &str, extension: &ClusterExtension, key: &str) -> bool {
 ///
 /// # Errors
 /// The annotation that requested it is gone, or the ClusterExtension cannot be read.
-pub(super) async fn still_requested(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<()> {
-    if hands.request == Request::Command {
+pub(super) async fn still_requested(
+    context: &MoveContext<'_>,
+    extension: &ClusterExtension,
+) -> anyhow::Result<()> {
+    if context.request == Request::Command {
         return Ok(());
     }
-    let live = read(hands, extension).await?;
+    let live = read(context, extension).await?;
     ensure!(
         live.is_none_or(|live| live.annotation(migration::MIGRATE_BACK) == Some("true")),
         "the request of the return was withdrawn"
@@ -62,8 +65,11 @@ pub(super) async fn still_requested(hands: &Hands<'_>, extension: &ClusterExtens
     Ok(())
 }
 
-async fn read(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<Option<ClusterExtension>> {
-    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+async fn read(
+    context: &MoveContext<'_>,
+    extension: &ClusterExtension,
+) -> anyhow::Result<Option<ClusterExtension>> {
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let name = extension.name();
     let found = extensions.get_opt(name).await;
     let found = found.with_context(|| format!("cannot read ClusterExtension {name:?}"))?;
@@ -75,8 +81,8 @@ async fn read(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result
 ///
 /// # Errors
 /// An object cannot be read, or the ClusterExtension not changed.
-pub async fn withdraw(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<Withdrawal> {
-    let Some(live) = read(hands, extension).await? else {
+pub async fn withdraw(context: &MoveContext<'_>, extension: &ClusterExtension) -> anyhow::Result<Withdrawal> {
+    let Some(live) = read(context, extension).await? else {
         return Ok(Withdrawal::Idle);
     };
     if !is_begun(&live) || live.annotation(migration::MIGRATE_BACK) == Some("true") {
@@ -85,18 +91,18 @@ pub async fn withdraw(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow
     let marks: Vec<&str> = MARKS
         .iter()
         .map(|(key, _)| *key)
-        .filter(|key| has_set(hands.manager, &live, key))
+        .filter(|key| has_set(context.manager, &live, key))
         .collect();
     // A move to OLM v1 sets a mark, too, and a user may have begun this return.
-    let is_ours = has_set(hands.manager, &live, migration::UNINSTALL_BACKUP);
+    let is_ours = has_set(context.manager, &live, migration::UNINSTALL_BACKUP);
     if !is_ours && live.annotation(migration::MIGRATE_BACK_STATUS).is_none() {
         return Ok(Withdrawal::Idle);
     }
     let key = live.annotation(migration::SUBSCRIPTION).unwrap_or_default();
     let (place, subscription) = key.split_once('/').unwrap_or_default();
-    let record = backup::kept(&hands.own, place, subscription, &live).await?;
+    let record = backup::kept(&context.own, place, subscription, &live).await?;
     let returned = match &record {
-        Some(record) => what_is_back(hands, record).await?,
+        Some(record) => what_is_back(context, record).await?,
         None => Some(Returned {
             state: format!("there is no record of the move of Subscription {key}"),
             remedy: Remedy::Resume,
@@ -110,12 +116,12 @@ pub async fn withdraw(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow
         return Ok(Withdrawal::Stopped(stopped(&live, &returned)));
     }
     let patch = resumption(&live, &marks);
-    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let resumed = extensions
-        .patch(live.name(), &hands.changing(), &Patch::Merge(&patch))
+        .patch(live.name(), &context.changing(), &Patch::Merge(&patch))
         .await;
     resumed.with_context(|| format!("cannot resume ClusterExtension {:?}", live.name()))?;
-    (hands.tell)(&format!("clusterextension/{} resumed", live.name()));
+    (context.on_step)(&format!("clusterextension/{} resumed", live.name()));
     Ok(Withdrawal::Resumed)
 }
 
@@ -156,10 +162,10 @@ enum Remedy {
 }
 
 /// What OLM classic has of an operator again; `None` if nothing has gone back. Its ClusterServiceVersion comes first.
-async fn what_is_back(hands: &Hands<'_>, record: &Record) -> anyhow::Result<Option<Returned>> {
+async fn what_is_back(context: &MoveContext<'_>, record: &Record) -> anyhow::Result<Option<Returned>> {
     let version = &record.version;
     let (place, wanted) = (namespace(version), name(version));
-    if let Some(found) = get(&api_of(&hands.own, version), "ClusterServiceVersion", wanted).await? {
+    if let Some(found) = get(&api_of(&context.own, version), "ClusterServiceVersion", wanted).await? {
         return Ok(Some(Returned {
             state: format!("ClusterServiceVersion {place}/{wanted} is back"),
             remedy: match annotation(&found, user::PAUSED) {
@@ -170,7 +176,7 @@ async fn what_is_back(hands: &Hands<'_>, record: &Record) -> anyhow::Result<Opti
     }
     let subscription = &record.subscription;
     let found = get(
-        &api_of(&hands.own, subscription),
+        &api_of(&context.own, subscription),
         "Subscription",
         name(subscription),
     )

@@ -19,8 +19,8 @@ use olm_image::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::context::MoveContext;
 use crate::facts::{Case, list, name, namespace, text};
-use crate::hands::Hands;
 use crate::hint::Hint;
 use crate::objects::record::is_version;
 use crate::objects::reduce::{is_bookkeeping, is_of_classic, is_ours};
@@ -185,10 +185,14 @@ fn config_map(subscription: &str) -> String {
 
 /// Stores the record. The record of an earlier run of this move stays: it is older than the present state of the
 /// cluster.
-pub async fn keep(hands: &Hands<'_>, record: &Record, extension: &ClusterExtension) -> anyhow::Result<()> {
+pub async fn keep(
+    context: &MoveContext<'_>,
+    record: &Record,
+    extension: &ClusterExtension,
+) -> anyhow::Result<()> {
     let (place, subscription) = (namespace(&record.subscription), name(&record.subscription));
     let wanted = config_map(subscription);
-    if let Some(map) = read(&hands.content, place, subscription).await? {
+    if let Some(map) = read(&context.content, place, subscription).await? {
         if is_of(&map, extension) {
             return Ok(());
         }
@@ -198,7 +202,7 @@ pub async fn keep(hands: &Hands<'_>, record: &Record, extension: &ClusterExtensi
         ))));
     }
     let packed = record.pack()?;
-    prove(hands, &packed, extension).await?;
+    prove(context, &packed, extension).await?;
     let owner = OwnerReference {
         controller: None,
         block_owner_deletion: None,
@@ -214,8 +218,8 @@ pub async fn keep(hands: &Hands<'_>, record: &Record, extension: &ClusterExtensi
         binary_data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(packed))])),
         ..ConfigMap::default()
     };
-    let maps: Api<ConfigMap> = Api::namespaced(hands.content.clone(), place);
-    let created = maps.create(&hands.creating(), &map).await;
+    let maps: Api<ConfigMap> = Api::namespaced(context.content.clone(), place);
+    let created = maps.create(&context.creating(), &map).await;
     created
         .map(drop)
         .with_context(|| format!("cannot create ConfigMap {place}/{wanted}"))
@@ -223,7 +227,7 @@ pub async fn keep(hands: &Hands<'_>, record: &Record, extension: &ClusterExtensi
 
 /// Writes the digest of the record to the ClusterExtension. A user with rights on ConfigMaps in the namespace cannot
 /// change it.
-async fn prove(hands: &Hands<'_>, packed: &[u8], extension: &ClusterExtension) -> anyhow::Result<()> {
+async fn prove(context: &MoveContext<'_>, packed: &[u8], extension: &ClusterExtension) -> anyhow::Result<()> {
     let digest = Digest::of(packed).to_string();
     if extension.annotation(migration::RECORD_DIGEST) == Some(digest.as_str()) {
         return Ok(());
@@ -231,9 +235,9 @@ async fn prove(hands: &Hands<'_>, packed: &[u8], extension: &ClusterExtension) -
     let patch = json!({"metadata": {
         "uid": extension.metadata.uid, "annotations": {migration::RECORD_DIGEST: digest},
     }});
-    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let patched = extensions
-        .patch(extension.name(), &hands.changing(), &Patch::Merge(&patch))
+        .patch(extension.name(), &context.changing(), &Patch::Merge(&patch))
         .await;
     patched
         .map(drop)

@@ -12,24 +12,24 @@ use olm_rollout::content::{self, SecretContent, secrets_of};
 use serde_json::Value;
 
 use crate::check::Request;
-use crate::hands::Hands;
+use crate::context::MoveContext;
 use crate::hint::Hint;
 
 /// Creates the Secrets of a revision. One that exists already is of an earlier run: its name follows from its content.
 pub async fn store(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     set: &ClusterObjectSet,
     secrets: &[ContentSecret],
 ) -> anyhow::Result<()> {
-    let system_namespace = hands.system_namespace;
-    let api: Api<Secret> = Api::namespaced(hands.own.clone(), system_namespace);
+    let system_namespace = context.system_namespace;
+    let api: Api<Secret> = Api::namespaced(context.own.clone(), system_namespace);
     for secret in secrets {
-        match api.create(&hands.creating(), &secret.object(set)).await {
+        match api.create(&context.creating(), &secret.object(set)).await {
             Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
             created => {
                 created
                     .with_context(|| format!("cannot create Secret {system_namespace}/{}", secret.name))
-                    .context(Hint(of_namespace(hands.request)))?;
+                    .context(Hint(of_namespace(context.request)))?;
             }
         }
     }
@@ -51,11 +51,13 @@ fn of_namespace(request: Request) -> String {
 }
 
 /// Makes a revision the owner of its Secrets, so that they are deleted together.
-pub async fn own(hands: &Hands<'_>, set: &ClusterObjectSet) -> anyhow::Result<()> {
+pub async fn own(context: &MoveContext<'_>, set: &ClusterObjectSet) -> anyhow::Result<()> {
     let patch = Patch::Merge(ownership(set));
-    for secret in secrets_of(&set.spec, hands.system_namespace).into_keys() {
-        let api: Api<Secret> = Api::namespaced(hands.own.clone(), &secret.namespace);
-        let owned = api.patch_metadata(&secret.name, &hands.changing(), &patch).await;
+    for secret in secrets_of(&set.spec, context.system_namespace).into_keys() {
+        let api: Api<Secret> = Api::namespaced(context.own.clone(), &secret.namespace);
+        let owned = api
+            .patch_metadata(&secret.name, &context.changing(), &patch)
+            .await;
         owned.with_context(|| format!("cannot give Secret {secret} to ClusterObjectSet {:?}", set.name()))?;
     }
     Ok(())

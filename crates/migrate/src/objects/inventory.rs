@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::certificates;
 use crate::check::Finding;
+use crate::context::MoveContext;
 use crate::facts::{Case, annotation, list, name, namespace, text, within};
-use crate::hands::Hands;
 
 /// A kind in bundles of OLM classic: group, version, kind, and whether it is namespaced.
 struct Kind(&'static str, &'static str, &'static str, bool);
@@ -160,9 +160,9 @@ impl Inventory {
     }
 
     /// Adds an object. One that is missing or being deleted is a finding.
-    async fn read(&mut self, hands: &Hands<'_>, reference: Reference) -> anyhow::Result<()> {
+    async fn read(&mut self, context: &MoveContext<'_>, reference: Reference) -> anyhow::Result<()> {
         let (group, version, kind, namespace, name) = reference;
-        let api = api(&hands.content, &group, &version, &kind, &namespace);
+        let api = api(&context.content, &group, &version, &kind, &namespace);
         match get(&api, &kind, &name).await? {
             None => self.block(
                 format!("{kind} {name:?} of the operator does not exist"),
@@ -178,13 +178,13 @@ impl Inventory {
     }
 
     /// Adds the Secrets that will not be there: Kubernetes deletes those with tokens of accounts that do not exist.
-    async fn check_tokens(&mut self, hands: &Hands<'_>) -> anyhow::Result<()> {
+    async fn check_tokens(&mut self, context: &MoveContext<'_>) -> anyhow::Result<()> {
         let mut findings = Vec::new();
         for secret in &self.objects {
             let Some(account) = token_account(secret) else {
                 continue;
             };
-            let accounts = api(&hands.content, "", "v1", "ServiceAccount", namespace(secret));
+            let accounts = api(&context.content, "", "v1", "ServiceAccount", namespace(secret));
             if self.has_account(namespace(secret), account)
                 || get(&accounts, "ServiceAccount", account).await?.is_some()
             {
@@ -224,14 +224,14 @@ fn token_account(object: &Value) -> Option<&str> {
 ///
 /// # Errors
 /// An object cannot be read.
-pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Inventory> {
+pub async fn inventory(context: &MoveContext<'_>, case: Case<'_>) -> anyhow::Result<Inventory> {
     let mut inventory = Inventory::default();
     let mut wanted = inventory.wanted_by_steps(case);
     for Kind(group, version, kind, is_namespaced) in LOOKED_FOR {
         let namespace = place(case, *is_namespaced);
         for found in owned(
             case,
-            &api(&hands.own, group, version, kind, &namespace),
+            &api(&context.own, group, version, kind, &namespace),
             *is_namespaced,
         )
         .await?
@@ -257,7 +257,7 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Inve
     }
     for [group, kind, namespace, wanted_name] in version.into_iter().flat_map(certificates::parts) {
         let found = get(
-            &api(&hands.content, &group, "v1", &kind, &namespace),
+            &api(&context.content, &group, "v1", &kind, &namespace),
             &kind,
             &wanted_name,
         )
@@ -268,9 +268,9 @@ pub async fn inventory(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<Inve
         }
     }
     for reference in wanted {
-        inventory.read(hands, reference).await?;
+        inventory.read(context, reference).await?;
     }
-    inventory.check_tokens(hands).await?;
+    inventory.check_tokens(context).await?;
     Ok(inventory)
 }
 

@@ -83,7 +83,7 @@ fn bounded(text: &str) -> String {
 
 impl Mover {
     /// Sets the condition of a Subscription, `NAMESPACE/NAME`, and records an event if it changes.
-    pub(super) async fn say(
+    pub(super) async fn report(
         &self,
         key: &str,
         state: MigrationState,
@@ -95,7 +95,7 @@ impl Mover {
             let mut extensions = cluster.of_kind(CLUSTER_EXTENSION);
             let made = extensions.find(|extension| annotation(extension, annotations::SUBSCRIPTION) == key);
             if let Some(extension) = made.filter(|_| state == MigrationState::Failed) {
-                self.tell(extension, true, &format!("Migration{}", state.reason()), message);
+                self.event(extension, true, &format!("Migration{}", state.reason()), message);
             }
             return Ok(());
         };
@@ -118,7 +118,7 @@ impl Mover {
             message,
             "the move of a Subscription"
         );
-        self.tell(
+        self.event(
             &written,
             is_fault,
             &format!("Migration{}", state.reason()),
@@ -141,7 +141,7 @@ impl Mover {
     }
 
     /// Records an event.
-    pub(super) fn tell(&self, object: &Value, is_fault: bool, reason: &str, message: &str) {
+    pub(super) fn event(&self, object: &Value, is_fault: bool, reason: &str, message: &str) {
         let notice = Notice {
             is_fault,
             reason: reason.to_owned(),
@@ -151,7 +151,7 @@ impl Mover {
     }
 
     /// Sets why a ClusterExtension does not return, and records an event if that changes.
-    pub(super) async fn say_back(
+    pub(super) async fn report_return(
         &self,
         extension: &ClusterExtension,
         state: BackState,
@@ -170,7 +170,7 @@ impl Mover {
             message,
             "the return of a ClusterExtension"
         );
-        self.tell(&object, true, state.reason(), message);
+        self.event(&object, true, state.reason(), message);
         Ok(())
     }
 }

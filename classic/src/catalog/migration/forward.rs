@@ -11,12 +11,12 @@ use olm_migrate::back::release_version;
 use olm_migrate::check::Finding;
 use olm_migrate::facts::{Case, ClassicObjects, find, restore, successor};
 use olm_migrate::needs::{groups, in_order};
-use olm_migrate::{course, read};
+use olm_migrate::{read, steps};
 use serde_json::{Value, json};
 
+use super::report::{blockers, failure};
 use super::requests::Requests;
-use super::say::{blockers, failure};
-use super::{Mover, Turn};
+use super::{Mover, PassOutcome};
 
 /// The plan for the requested Subscriptions.
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Plan {
     /// Those whose objects are recorded.
     begun: BTreeMap<String, (ClusterExtension, ClusterObjectSet)>,
     /// The others, with what is said about them.
-    said: Vec<(String, MigrationState, String)>,
+    reports: Vec<(String, MigrationState, String)>,
     /// Those that were deleted before their objects were recorded.
     deserted: Vec<(String, ClusterExtension)>,
 }
@@ -70,10 +70,10 @@ fn stage<'a>(facts: &'a ClassicObjects, key: &'a str) -> Stage<'a> {
 
 impl Mover {
     /// Moves the requested Subscriptions as far as they can.
-    pub(super) async fn there(&self, requests: &Requests) -> Turn {
-        let keys = &requests.there;
+    pub(super) async fn forward(&self, requests: &Requests) -> PassOutcome {
+        let keys = &requests.forward;
         if keys.is_empty() {
-            return Turn::Done;
+            return PassOutcome::Done;
         }
         let first = match self.complete(keys).await {
             Ok(facts) => self.plan(&facts, keys).await.map(|plan| (facts, plan)),
@@ -83,26 +83,26 @@ impl Mover {
             Ok(first) => first,
             Err(error) => return self.failed(keys, &error).await,
         };
-        let mut turn = self.all_said(&plan.said).await;
+        let mut outcome = self.report_all(&plan.reports).await;
         for (key, extension) in &plan.deserted {
-            let tell = self.steps(key);
-            let hands = self.hands_of(self.base.writer.own().clone(), &tell);
-            if let Err(error) = release_version(&hands, &facts, key, extension).await {
-                turn = turn.max(self.failed(std::slice::from_ref(key), &error).await);
+            let on_step = self.steps(key);
+            let move_context = self.move_context_with(self.base.writer.own().clone(), &on_step);
+            if let Err(error) = release_version(&move_context, &facts, key, extension).await {
+                outcome = outcome.max(self.failed(std::slice::from_ref(key), &error).await);
             }
         }
         let moving = plan.keys();
         if moving.is_empty() {
-            return turn;
+            return outcome;
         }
         for key in &moving {
-            let said = self.say(
+            let said = self.report(
                 key,
                 MigrationState::Moving,
                 "the operator moves to a ClusterExtension",
             );
             if let Err(failure) = said.await {
-                return turn.max(self.failed(&moving, &anyhow!(failure.message)).await);
+                return outcome.max(self.failed(&moving, &anyhow!(failure.message)).await);
             }
         }
         // What the move acts on is read from the API server.
@@ -112,19 +112,19 @@ impl Mover {
         });
         let facts = match fresh {
             Ok(facts) => facts,
-            Err(error) => return turn.max(self.failed(&moving, &error).await),
+            Err(error) => return outcome.max(self.failed(&moving, &error).await),
         };
         let plan = match self.plan(&facts, &moving).await {
             Ok(plan) => plan,
-            Err(error) => return turn.max(self.failed(&moving, &error).await),
+            Err(error) => return outcome.max(self.failed(&moving, &error).await),
         };
-        turn = turn.max(self.all_said(&plan.said).await);
+        outcome = outcome.max(self.report_all(&plan.reports).await);
         for group in in_order(&facts, &plan.keys()) {
             if let Err(error) = self.move_group(&facts, &plan, &group).await {
-                turn = turn.max(self.failed(&group, &error).await);
+                outcome = outcome.max(self.failed(&group, &error).await);
             }
         }
-        turn
+        outcome
     }
 
     /// The followed facts, with those that are read for these Subscriptions only.
@@ -155,7 +155,7 @@ impl Mover {
             let case = match stage(facts, key) {
                 Stage::New(case) => case,
                 Stage::UnderWay(extension) => {
-                    let set = course::begun(self.base.writer.own(), extension).await?;
+                    let set = steps::begun(self.base.writer.own(), extension).await?;
                     if let Some(set) = set {
                         plan.begun.insert(key.clone(), (extension.clone(), set));
                         continue;
@@ -167,7 +167,7 @@ impl Mover {
                             "Subscription {key} was deleted before its objects were recorded: delete this \
                              ClusterExtension, and apply the Subscription again to move it"
                         );
-                        plan.said.push((key.clone(), MigrationState::Failed, message));
+                        plan.reports.push((key.clone(), MigrationState::Failed, message));
                         plan.deserted.push((key.clone(), extension.clone()));
                         continue;
                     };
@@ -179,7 +179,7 @@ impl Mover {
                          may be deleted",
                         extension.name()
                     );
-                    plan.said.push((key.clone(), MigrationState::Moved, message));
+                    plan.reports.push((key.clone(), MigrationState::Moved, message));
                     continue;
                 }
                 Stage::Gone => continue,
@@ -205,7 +205,7 @@ impl Mover {
                 plan.movable.push(one);
             } else {
                 let message = blockers(&one.findings);
-                plan.said.push((one.key(), MigrationState::Blocked, message));
+                plan.reports.push((one.key(), MigrationState::Blocked, message));
             }
         }
         Ok(plan)
@@ -213,9 +213,9 @@ impl Mover {
 
     /// The findings for which the move would refuse the objects of the operator.
     async fn refusals(&self, case: Case<'_>, one: &Assessment) -> anyhow::Result<Vec<Finding>> {
-        let tell = |_: &str| {};
-        let hands = self.hands(case.namespace(), &tell).await?;
-        course::findings(&hands, case, &one.extension).await
+        let on_step = |_: &str| {};
+        let move_context = self.move_context(case.namespace(), &on_step).await?;
+        steps::findings(&move_context, case, &one.extension).await
     }
 
     /// Moves Subscriptions whose operators need each other: all are recorded before the first one is handed over.
@@ -229,10 +229,10 @@ impl Mover {
             let Some(subscription) = find(&facts.subscriptions, place, name) else {
                 bail!("Subscription {key} is gone");
             };
-            let tell = self.steps(key);
-            let hands = self.hands(place, &tell).await?;
+            let on_step = self.steps(key);
+            let move_context = self.move_context(place, &on_step).await?;
             let case = Case { facts, subscription };
-            let made = course::begin(&hands, case, &one.extension).await?;
+            let made = steps::begin(&move_context, case, &one.extension).await?;
             begun.insert(key.clone(), made);
         }
         for key in group {
@@ -240,14 +240,19 @@ impl Mover {
                 continue;
             };
             let (place, _) = key.split_once('/').unwrap_or_default();
-            let tell = self.steps(key);
-            let hands = self.hands(place, &tell).await?;
+            let on_step = self.steps(key);
+            let move_context = self.move_context(place, &on_step).await?;
             let marked = self.mark(extension).await;
             marked.map_err(|failure| anyhow!(failure.message))?;
-            course::finish(&hands, extension, set).await?;
+            steps::finish(&move_context, extension, set).await?;
             tracing::info!(key, extension = extension.name(), "a Subscription has moved");
             let message = format!("Subscription {key} has become this ClusterExtension");
-            self.tell(&super::say::about(extension), false, "MigrationMoved", &message);
+            self.event(
+                &super::report::about(extension),
+                false,
+                "MigrationMoved",
+                &message,
+            );
         }
         Ok(())
     }
@@ -262,35 +267,35 @@ impl Mover {
         let key = key.to_owned();
         move |step: &str| {
             tracing::info!(key, step, "a step of a move");
-            self.tell(&about, false, "MigrationStep", step);
+            self.event(&about, false, "MigrationStep", step);
         }
     }
 
-    async fn all_said(&self, said: &[(String, MigrationState, String)]) -> Turn {
-        let mut turn = Turn::Done;
+    async fn report_all(&self, said: &[(String, MigrationState, String)]) -> PassOutcome {
+        let mut outcome = PassOutcome::Done;
         for (key, state, message) in said {
             if *state != MigrationState::Moved {
-                turn = turn.max(Turn::Waits);
+                outcome = outcome.max(PassOutcome::Waits);
             }
-            if let Err(failure) = self.say(key, *state, message).await {
+            if let Err(failure) = self.report(key, *state, message).await {
                 tracing::warn!(
                     key,
                     error = failure.message,
                     "cannot write a Subscription; retrying"
                 );
-                turn = turn.max(Turn::Failed);
+                outcome = outcome.max(PassOutcome::Failed);
             }
         }
-        turn
+        outcome
     }
 
     /// Says that a step has failed.
-    async fn failed(&self, keys: &[String], error: &anyhow::Error) -> Turn {
-        let turn = Turn::of(error);
+    async fn failed(&self, keys: &[String], error: &anyhow::Error) -> PassOutcome {
+        let outcome = PassOutcome::of(error);
         let message = failure(error);
         tracing::warn!(?keys, error = message, "a move has stopped; retrying");
-        for key in keys.iter().filter(|_| turn == Turn::Failed) {
-            if let Err(failure) = self.say(key, MigrationState::Failed, &message).await {
+        for key in keys.iter().filter(|_| outcome == PassOutcome::Failed) {
+            if let Err(failure) = self.report(key, MigrationState::Failed, &message).await {
                 tracing::warn!(
                     key,
                     error = failure.message,
@@ -298,6 +303,6 @@ impl Mover {
                 );
             }
         }
-        turn
+        outcome
     }
 }

@@ -16,8 +16,8 @@ use olm_rollout::ownership::{Guard, fields_of};
 use serde_json::{Value, json};
 
 use crate::check::Finding;
+use crate::context::MoveContext;
 use crate::facts::{Case, annotation as annotation_of, list, name, text};
-use crate::hands::Hands;
 use crate::hint::Hint;
 use crate::objects::backup::{Record, keep};
 use crate::objects::content;
@@ -27,18 +27,18 @@ use crate::objects::record::{content_of, is_version, release, revision};
 /// The number of times that objects are taken over again when OLM classic takes them back.
 pub const TRIES: usize = 5;
 /// The number of seconds for the end of a ClusterServiceVersion; it is polled once a second.
-const LOOKS: usize = 60;
+const ATTEMPTS: usize = 60;
 /// The number of polls after which no controller seems to run that removes [`CLEANUP_FINALIZER`].
 const PATIENCE: usize = 5;
 
 /// Moves a Subscription without blockers, up to the removal of the remaining objects of OLM classic.
 pub async fn begin(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     case: Case<'_>,
     wanted: &ClusterExtension,
 ) -> anyhow::Result<(ClusterExtension, ClusterObjectSet)> {
-    let system_namespace = hands.system_namespace;
-    let Inventory { objects, findings } = gather(hands, case, wanted).await?;
+    let system_namespace = context.system_namespace;
+    let Inventory { objects, findings } = gather(context, case, wanted).await?;
     // Objects that cannot be taken over are found before any write.
     if let Some(Finding { message, fix, .. }) = findings.into_iter().next() {
         return Err(anyhow!(message).context(Hint(fix)));
@@ -46,16 +46,16 @@ pub async fn begin(
     let record = Record::of(case, &objects)?;
     let extension = match case.successor() {
         Some(extension) => extension.clone(),
-        None => create_extension(hands, wanted, &record).await?,
+        None => create_extension(context, wanted, &record).await?,
     };
-    keep(hands, &record, &extension).await?;
-    freeze(hands, case).await?;
+    keep(context, &record, &extension).await?;
+    freeze(context, case).await?;
     let (set, secrets) = revision(case, &extension, &objects, system_namespace)?;
-    content::store(hands, &set, &secrets).await?;
-    let sets: Api<ClusterObjectSet> = Api::all(hands.own.clone());
-    let created = sets.create(&hands.creating(), &set).await;
+    content::store(context, &set, &secrets).await?;
+    let sets: Api<ClusterObjectSet> = Api::all(context.own.clone());
+    let created = sets.create(&context.creating(), &set).await;
     let created = created.with_context(|| format!("cannot create ClusterObjectSet {:?}", set.name()))?;
-    (hands.tell)(&format!(
+    (context.on_step)(&format!(
         "clusterobjectset/{} created with {} objects",
         created.name(),
         objects.len()
@@ -69,29 +69,33 @@ pub async fn begin(
 /// # Errors
 /// An object cannot be read.
 pub async fn findings(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     case: Case<'_>,
     wanted: &ClusterExtension,
 ) -> anyhow::Result<Vec<Finding>> {
     if let Some(extension) = case.successor()
-        && begun(&hands.own, extension).await?.is_some()
+        && begun(&context.own, extension).await?.is_some()
     {
         return Ok(Vec::new());
     }
-    Ok(gather(hands, case, wanted).await?.findings)
+    Ok(gather(context, case, wanted).await?.findings)
 }
 
 /// The objects of an operator whose move has not begun, and what keeps it from that. Only reads.
-async fn gather(hands: &Hands<'_>, case: Case<'_>, wanted: &ClusterExtension) -> anyhow::Result<Inventory> {
-    let mut found = inventory(hands, case).await?;
-    if let Err(error) = revision(case, wanted, &found.objects, hands.system_namespace) {
+async fn gather(
+    context: &MoveContext<'_>,
+    case: Case<'_>,
+    wanted: &ClusterExtension,
+) -> anyhow::Result<Inventory> {
+    let mut found = inventory(context, case).await?;
+    if let Err(error) = revision(case, wanted, &found.objects, context.system_namespace) {
         found.block(
             format!("{error:#}"),
             "only objects that OLM classic has written and nothing else controls can move",
         );
     }
     let name = revision_name(wanted);
-    if revision_called(&hands.own, &name).await?.is_some() {
+    if revision_called(&context.own, &name).await?.is_some() {
         found.block(
             format!("cannot create ClusterObjectSet {name:?}: one with this name exists, which is not of this move"),
             &format!(
@@ -114,7 +118,7 @@ async fn revision_called(client: &Client, name: &str) -> anyhow::Result<Option<C
 }
 
 async fn create_extension(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     wanted: &ClusterExtension,
     record: &Record,
 ) -> anyhow::Result<ClusterExtension> {
@@ -122,18 +126,18 @@ async fn create_extension(
     let annotations = extension.metadata.annotations.get_or_insert_default();
     annotations.insert(user::PAUSED.to_owned(), "true".to_owned());
     annotations.insert(migration::RECORD_DIGEST.to_owned(), record.digest()?);
-    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
-    let created = extensions.create(&hands.creating(), &extension).await;
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
+    let created = extensions.create(&context.creating(), &extension).await;
     let created =
         created.with_context(|| format!("cannot create ClusterExtension {:?}", extension.name()))?;
-    (hands.tell)(&format!("clusterextension/{} created, paused", created.name()));
+    (context.on_step)(&format!("clusterextension/{} created, paused", created.name()));
     Ok(created)
 }
 
 /// Prevents upgrades by OLM classic meanwhile.
-async fn freeze(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<()> {
+async fn freeze(context: &MoveContext<'_>, case: Case<'_>) -> anyhow::Result<()> {
     let subscription = case.subscription;
-    let subscriptions = classic_api(&hands.own, "Subscription", case.namespace());
+    let subscriptions = classic_api(&context.own, "Subscription", case.namespace());
     let patch = json!({
         "metadata": {
             "uid": subscription.pointer("/metadata/uid"),
@@ -143,12 +147,12 @@ async fn freeze(hands: &Hands<'_>, case: Case<'_>) -> anyhow::Result<()> {
         "spec": {"installPlanApproval": "Manual"},
     });
     let frozen = subscriptions
-        .patch(name(subscription), &hands.changing(), &Patch::Merge(&patch))
+        .patch(name(subscription), &context.changing(), &Patch::Merge(&patch))
         .await;
     frozen.with_context(|| format!("cannot pause Subscription {}", case.key()))?;
-    (hands.tell)(&format!("subscription/{} paused", name(subscription)));
+    (context.on_step)(&format!("subscription/{} paused", name(subscription)));
     let version = text(subscription, "/status/installedCSV");
-    pause_version(hands, case.namespace(), version).await
+    pause_version(context, case.namespace(), version).await
 }
 
 /// The API of a kind of OLM classic.
@@ -157,14 +161,14 @@ fn classic_api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObjec
 }
 
 /// Keeps OLM classic from the objects of the ClusterServiceVersion, once its Subscription is gone, too.
-async fn pause_version(hands: &Hands<'_>, namespace: &str, version: &str) -> anyhow::Result<()> {
-    let versions = classic_api(&hands.own, "ClusterServiceVersion", namespace);
+async fn pause_version(context: &MoveContext<'_>, namespace: &str, version: &str) -> anyhow::Result<()> {
+    let versions = classic_api(&context.own, "ClusterServiceVersion", namespace);
     let patch = json!({"metadata": {"annotations": {user::PAUSED: "true"}}});
     let paused = versions
-        .patch(version, &hands.changing(), &Patch::Merge(&patch))
+        .patch(version, &context.changing(), &Patch::Merge(&patch))
         .await;
     paused.with_context(|| format!("cannot pause ClusterServiceVersion {namespace}/{version}"))?;
-    (hands.tell)(&format!("clusterserviceversion/{version} paused"));
+    (context.on_step)(&format!("clusterserviceversion/{version} paused"));
     Ok(())
 }
 
@@ -180,14 +184,14 @@ pub async fn begun(
     }))
 }
 
-/// Hands over the objects of the revision, removes the remaining objects of OLM classic and resumes the extension.
+/// MoveContext over the objects of the revision, removes the remaining objects of OLM classic and resumes the extension.
 pub async fn finish(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     extension: &ClusterExtension,
     set: &ClusterObjectSet,
 ) -> anyhow::Result<()> {
-    content::own(hands, set).await?;
-    let objects = content::objects(&hands.own, set, hands.system_namespace).await?;
+    content::own(context, set).await?;
+    let objects = content::objects(&context.own, set, context.system_namespace).await?;
     let owner = Owner {
         name: set.name().to_owned(),
         uid: set.metadata.uid.clone().unwrap_or_default(),
@@ -196,21 +200,21 @@ pub async fn finish(
         extension: extension.metadata.uid.clone().unwrap_or_default(),
         migrated: false,
     };
-    hand_over(hands, &objects, &owner).await?;
-    (hands.tell)(&format!("{} objects handed over", objects.len()));
-    remove_subscription(hands, extension).await?;
+    hand_over(context, &objects, &owner).await?;
+    (context.on_step)(&format!("{} objects handed over", objects.len()));
+    remove_subscription(context, extension).await?;
     // A controller that still runs may have taken some back by now.
-    hand_over(hands, &objects, &owner).await?;
+    hand_over(context, &objects, &owner).await?;
     let version = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
-    keep_condition(hands, &extension.spec.namespace, version).await?;
-    remove_version(hands, extension, set, &objects).await?;
+    keep_condition(context, &extension.spec.namespace, version).await?;
+    remove_version(context, extension, set, &objects).await?;
     // The Go implementation sets the owner again as long as the ClusterServiceVersion is there.
-    keep_condition(hands, &extension.spec.namespace, version).await?;
-    let taken = hand_over(hands, &objects, &owner).await;
+    keep_condition(context, &extension.spec.namespace, version).await?;
+    let taken = hand_over(context, &objects, &owner).await;
     taken.map_err(|error| {
         error.context(Hint(format!(
             "{}; if it fails once more, `olm resume {}` applies the content that the move has recorded",
-            hands.again(),
+            context.again(),
             extension.name()
         )))
     })?;
@@ -219,21 +223,21 @@ pub async fn finish(
         // A stopped return may have left its record.
         "annotations": {user::PAUSED: null, migration::MIGRATE: null, migration::UNINSTALL_BACKUP: null},
     }});
-    let extensions: Api<ClusterExtension> = Api::all(hands.own.clone());
+    let extensions: Api<ClusterExtension> = Api::all(context.own.clone());
     let resumed = extensions
-        .patch(extension.name(), &hands.changing(), &Patch::Merge(&patch))
+        .patch(extension.name(), &context.changing(), &Patch::Merge(&patch))
         .await;
     resumed.with_context(|| format!("cannot resume ClusterExtension {:?}", extension.name()))?;
-    (hands.tell)(&format!("clusterextension/{} resumed", extension.name()));
+    (context.on_step)(&format!("clusterextension/{} resumed", extension.name()));
     Ok(())
 }
 
-/// Hands all objects over until none needs it.
-async fn hand_over(hands: &Hands<'_>, objects: &[Value], owner: &Owner) -> anyhow::Result<()> {
+/// MoveContext all objects over until none needs it.
+async fn hand_over(context: &MoveContext<'_>, objects: &[Value], owner: &Owner) -> anyhow::Result<()> {
     for _ in 0..TRIES {
         let mut is_due = false;
         for object in objects {
-            let taken = take(&hands.content, object, owner).await;
+            let taken = take(&context.content, object, owner).await;
             is_due |= match taken {
                 Err(error) if is_conflict(&error) => true,
                 taken => taken.with_context(|| {
@@ -248,7 +252,7 @@ async fn hand_over(hands: &Hands<'_>, objects: &[Value], owner: &Owner) -> anyho
     let error = anyhow!("OLM classic keeps taking the objects back");
     Err(error.context(Hint(format!(
         "stop the Deployments olm-operator and catalog-operator of the Go implementation; {}",
-        hands.again()
+        context.again()
     ))))
 }
 
@@ -265,7 +269,7 @@ pub fn is_conflict(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_conflict())
 }
 
-/// Hands over one object by changes of its metadata only. Returns whether it was changed.
+/// MoveContext over one object by changes of its metadata only. Returns whether it was changed.
 async fn take(client: &Client, object: &Value, owner: &Owner) -> anyhow::Result<bool> {
     let api = api_of(client, object);
     let what = text(object, "/kind");
@@ -340,10 +344,10 @@ pub fn unchanged(before: &Value, after: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn remove_subscription(hands: &Hands<'_>, extension: &ClusterExtension) -> anyhow::Result<()> {
+async fn remove_subscription(context: &MoveContext<'_>, extension: &ClusterExtension) -> anyhow::Result<()> {
     let key = extension.annotation(migration::SUBSCRIPTION).unwrap_or_default();
     let (namespace, wanted) = key.split_once('/').unwrap_or_default();
-    let subscriptions = classic_api(&hands.own, "Subscription", namespace);
+    let subscriptions = classic_api(&context.own, "Subscription", namespace);
     let Some(found) = get(&subscriptions, "Subscription", wanted).await? else {
         return Ok(());
     };
@@ -353,19 +357,19 @@ async fn remove_subscription(hands: &Hands<'_>, extension: &ClusterExtension) ->
     };
     let deleted = subscriptions.delete(wanted, &parameters).await;
     deleted.with_context(|| format!("cannot delete Subscription {key}"))?;
-    (hands.tell)(&format!("subscription/{wanted} deleted"));
+    (context.on_step)(&format!("subscription/{wanted} deleted"));
     Ok(())
 }
 
 /// Keeps the OperatorCondition when its ClusterServiceVersion is deleted: garbage collection orphans only objects that
 /// it has seen, and it may be late.
-async fn keep_condition(hands: &Hands<'_>, namespace: &str, version: &str) -> anyhow::Result<()> {
+async fn keep_condition(context: &MoveContext<'_>, namespace: &str, version: &str) -> anyhow::Result<()> {
     let (group, number, kind) = (
         operator_condition::GROUP,
         operator_condition::VERSION,
         operator_condition::KIND,
     );
-    let conditions = api(&hands.own, group, number, kind, namespace);
+    let conditions = api(&context.own, group, number, kind, namespace);
     for _ in 0..TRIES {
         let Some(found) = get(&conditions, kind, version).await? else {
             return Ok(());
@@ -380,7 +384,7 @@ async fn keep_condition(hands: &Hands<'_>, namespace: &str, version: &str) -> an
             "ownerReferences": kept,
         }});
         let patched = conditions
-            .patch(version, &hands.changing(), &Patch::Merge(&patch))
+            .patch(version, &context.changing(), &Patch::Merge(&patch))
             .await;
         match patched {
             Ok(_) => return Ok(()),
@@ -402,13 +406,17 @@ fn preconditions(found: &Value) -> Preconditions {
 
 /// Marks a ClusterServiceVersion so that the programs of this project delete nothing with it: conversions of custom
 /// resources and bindings in other namespaces have no labels that could be removed.
-async fn spare(hands: &Hands<'_>, versions: &Api<DynamicObject>, found: &Value) -> anyhow::Result<()> {
+async fn spare(
+    context: &MoveContext<'_>,
+    versions: &Api<DynamicObject>,
+    found: &Value,
+) -> anyhow::Result<()> {
     let patch = json!({"metadata": {
         "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
         "annotations": {user::UNINSTALL: "orphan"},
     }});
     let marked = versions
-        .patch(name(found), &hands.changing(), &Patch::Merge(&patch))
+        .patch(name(found), &context.changing(), &Patch::Merge(&patch))
         .await;
     marked
         .map(drop)
@@ -418,28 +426,28 @@ async fn spare(hands: &Hands<'_>, versions: &Api<DynamicObject>, found: &Value) 
 /// Deletes the ClusterServiceVersion, and none of the objects that it owned. Its finalizer removes objects by the
 /// labels of OLM classic, so none may have them.
 async fn remove_version(
-    hands: &Hands<'_>,
+    context: &MoveContext<'_>,
     extension: &ClusterExtension,
     set: &ClusterObjectSet,
     objects: &[Value],
 ) -> anyhow::Result<()> {
     let wanted = set.annotation(annotation::BUNDLE_NAME).unwrap_or_default();
     let namespace = &extension.spec.namespace;
-    let versions = classic_api(&hands.own, "ClusterServiceVersion", namespace);
-    for look in 0..LOOKS {
+    let versions = classic_api(&context.own, "ClusterServiceVersion", namespace);
+    for attempt in 0..ATTEMPTS {
         let Some(found) = get(&versions, "ClusterServiceVersion", wanted).await? else {
-            (hands.tell)(&format!("clusterserviceversion/{wanted} deleted"));
+            (context.on_step)(&format!("clusterserviceversion/{wanted} deleted"));
             return Ok(());
         };
         let is_orphaning = annotation_of(&found, user::UNINSTALL) == Some("orphan");
         if found.pointer("/metadata/deletionTimestamp").is_none() && !is_orphaning {
-            spare(hands, &versions, &found).await?;
+            spare(context, &versions, &found).await?;
             continue;
         }
         if found.pointer("/metadata/deletionTimestamp").is_none() {
             for object in objects {
                 let live = get(
-                    &api_of(&hands.content, object),
+                    &api_of(&context.content, object),
                     text(object, "/kind"),
                     name(object),
                 )
@@ -449,7 +457,7 @@ async fn remove_version(
                     "{} {:?} belongs to OLM classic again: {}",
                     text(object, "/kind"),
                     name(object),
-                    hands.again()
+                    context.again()
                 );
             }
             let parameters = DeleteParams {
@@ -459,7 +467,7 @@ async fn remove_version(
             };
             let deleted = versions.delete(wanted, &parameters).await;
             deleted.with_context(|| format!("cannot delete ClusterServiceVersion {namespace}/{wanted}"))?;
-        } else if look >= PATIENCE && *list(&found, "/metadata/finalizers") == [json!(CLEANUP_FINALIZER)] {
+        } else if attempt >= PATIENCE && *list(&found, "/metadata/finalizers") == [json!(CLEANUP_FINALIZER)] {
             // The controllers of OLM classic are stopped, and there is nothing for them to clean up.
             let patch = json!({"metadata": {
                 "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
@@ -475,8 +483,8 @@ async fn remove_version(
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     bail!(
-        "ClusterServiceVersion {namespace}/{wanted} is not gone after {LOOKS} s: {}",
-        hands.again()
+        "ClusterServiceVersion {namespace}/{wanted} is not gone after {ATTEMPTS} s: {}",
+        context.again()
     )
 }
 

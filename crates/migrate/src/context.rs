@@ -6,10 +6,10 @@ use kube::api::{PatchParams, PostParams};
 use crate::check::Request;
 
 /// Callback for each step, with a line such as `subscription/a paused`.
-pub type Tell<'a> = &'a (dyn Fn(&str) + Send + Sync);
+pub type OnStep<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// The clients and names with which a move acts.
-pub struct Hands<'a> {
+pub struct MoveContext<'a> {
     /// Acts on objects of the kinds of OLM itself, and reads.
     pub own: Client,
     /// Acts on the objects of the operator.
@@ -21,10 +21,10 @@ pub struct Hands<'a> {
     /// How the move is requested.
     pub request: Request,
     /// Callback for each step.
-    pub tell: Tell<'a>,
+    pub on_step: OnStep<'a>,
 }
 
-impl Hands<'_> {
+impl MoveContext<'_> {
     /// What happens after an error, as the last part of its text.
     pub(crate) fn again(&self) -> &'static str {
         match self.request {
