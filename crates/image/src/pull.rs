@@ -355,16 +355,17 @@ impl Images {
         Ok((manifest, digest))
     }
 
-    /// Checks an image against the signature policy and nothing more, as a pull does: the manifest of the platform, or the
-    /// index when there is one, must be signed. Returns one approval per requirement; none where the policy asks for no signature.
+    /// Checks an image against the signature policy and nothing more, as a pull does: the manifest of the platform, or
+    /// the index when there is one, must be signed. Returns one approval per requirement; none where the policy asks
+    /// for no signature.
     pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<AcceptedImage, PullError> {
         let pinned = self.resolve(reference, access).await?;
         let approvals = self.approvals(&pinned, Nodes::Own, access).await?;
         Ok(AcceptedImage { pinned, approvals })
     }
 
-    /// [`Images::verify`] for an image that nodes of any platform run: of an index, the index itself must be signed, since a
-    /// signature of one platform's manifest says nothing about the others.
+    /// [`Images::verify`] for an image that nodes of any platform run: of an index, the index itself must be signed,
+    /// since a signature of one platform's manifest says nothing about the others.
     pub async fn verify_for_all_nodes(
         &self,
         reference: &Reference,

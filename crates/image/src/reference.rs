@@ -53,6 +53,14 @@ pub enum ReferenceError {
     Digest(#[from] DigestError),
 }
 
+/// A reference, a scope or a prefix in its usual spelling: the host in lower case and without the port 443. Rules and
+/// images are compared so, since another spelling leads to the same registry and must not escape a rule.
+pub(crate) fn usual_spelling(text: &str) -> String {
+    let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+    let host = host.to_ascii_lowercase();
+    format!("{}{path}", host.strip_suffix(":443").unwrap_or(&host))
+}
+
 impl Reference {
     /// Parses a reference that must be complete: with its registry, and `library/` where Docker Hub needs it.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {

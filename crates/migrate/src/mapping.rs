@@ -18,7 +18,7 @@ use crate::facts::{Case, annotation, name, namespace, tagged, text};
 
 /// The approval that keeps a Subscription at its version.
 const MANUAL: &str = "Manual";
-/// Seconds of a minute.
+/// Nanoseconds of a minute.
 const MINUTE: i64 = 60_000_000_000;
 
 /// The new place of one setting.

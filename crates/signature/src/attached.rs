@@ -205,7 +205,8 @@ impl Attached {
     }
 }
 
-/// The signed payload. Unlike what a signer adds in `optional`, a field that is not known may limit what the signature is for.
+/// The signed payload. Unlike what a signer adds in `optional`, a field that is not known may limit what the signature
+/// is for.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {

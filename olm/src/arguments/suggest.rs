@@ -12,7 +12,9 @@ pub(super) fn with_one_suggestion<'w>(
     words: impl IntoIterator<Item = &'w str>,
 ) -> Error {
     if error.kind() == ErrorKind::UnknownArgument {
-        return without_value_tip(error);
+        let first = words.into_iter().next().unwrap_or_default();
+        let is_about_files = ["bundle", "catalog", "crd", "image"].contains(&first);
+        return without_value_tip(error, is_about_files);
     }
     if error.kind() != ErrorKind::InvalidSubcommand {
         return error;
@@ -32,12 +34,16 @@ pub(super) fn with_one_suggestion<'w>(
     error
 }
 
-/// Replaces clap's advice to pass an unknown option as a value, which no command takes.
-fn without_value_tip(mut error: Error) -> Error {
+/// Replaces clap's advice to pass an unknown option as a value, which no command takes. Commands about extensions have
+/// advice for options of kubectl.
+fn without_value_tip(mut error: Error, is_about_files: bool) -> Error {
     if error.get(ContextKind::SuggestedArg).is_some() {
         return error;
     }
     error.remove(ContextKind::Suggested);
+    if is_about_files {
+        return error;
+    }
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };

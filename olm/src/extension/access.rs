@@ -56,6 +56,9 @@ impl ClusterArguments {
         };
         let contexts = read.ok()?.contexts;
         let names: Vec<&str> = contexts.iter().map(|context| context.name.as_str()).collect();
+        if names.is_empty() {
+            return Some(Hint("it has no contexts".to_owned()));
+        }
         (!names.contains(&wanted.as_str())).then(|| Hint(format!("its contexts are {}", names.join(", "))))
     }
 }

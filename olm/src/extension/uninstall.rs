@@ -165,7 +165,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     };
     let is_named = arguments.output == ObjectFormat::Table && !stays.commands(name).is_empty();
     if ended == Status::Success && is_named {
-        note("hint: the commands above remove what stays: the account, its roles and the namespace");
+        note("hint: the commands above remove what stays and nothing else uses");
     }
     Ok(ended)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use olm_text::names::subdomain_faults;
 
 /// A catalog that the command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,13 +28,7 @@ impl NamedCatalog {
 
 /// Whether an object of Kubernetes can have that name.
 pub(crate) fn is_object_name(text: &str) -> bool {
-    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    let ends = [bytes.first(), bytes.last()];
-    ends.iter().all(|end| end.is_some_and(|end| is_end(*end)))
-        && bytes
-            .iter()
-            .all(|byte| is_end(*byte) || matches!(byte, b'-' | b'.'))
+    subdomain_faults(text).is_empty()
 }
 
 /// The name and the path in an argument.

@@ -19,7 +19,7 @@ pub use rule::{Approval, Rule};
 pub use rules::Rules;
 
 use crate::digest::Digest;
-use crate::reference::Reference;
+use crate::reference::{Reference, usual_spelling};
 
 /// The most signatures of one image that are looked at.
 pub(crate) const SIGNATURES: usize = 64;
@@ -230,26 +230,11 @@ impl Policy {
     }
 }
 
-/// The scopes that a reference is in, the most specific first. Each is followed by its usual spelling: the host in lower
-/// case and without the port 443 is the same registry, and must not escape a rule for it.
+/// The scopes that a reference is in, in the usual spelling, the most specific first.
 fn scopes(reference: &Reference) -> Vec<String> {
-    let (text, name) = (reference.to_string(), reference.name());
-    let usual = spelled_scopes(&usual_host(&text), &usual_host(&name));
-    let pairs = spelled_scopes(&text, &name).into_iter().zip(usual);
-    let mut scopes: Vec<String> = pairs.flat_map(|(spelled, usual)| [spelled, usual]).collect();
-    scopes.dedup();
-    scopes
-}
-
-fn usual_host(text: &str) -> String {
-    let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
-    let host = host.to_ascii_lowercase();
-    format!("{}{path}", host.strip_suffix(":443").unwrap_or(&host))
-}
-
-fn spelled_scopes(text: &str, name: &str) -> Vec<String> {
-    let mut scopes = vec![text.to_owned(), name.to_owned()];
-    let mut rest = name;
+    let name = usual_spelling(&reference.name());
+    let mut scopes = vec![usual_spelling(&reference.to_string()), name.clone()];
+    let mut rest = name.as_str();
     while let Some((parent, _)) = rest.rsplit_once('/') {
         scopes.push(parent.to_owned());
         rest = parent;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 pub use conf::RegistriesError;
 
-use crate::reference::Reference;
+use crate::reference::{Reference, usual_spelling};
 use conf::Rule;
 
 /// Transport security of a registry.
@@ -90,7 +90,7 @@ impl Registries {
     /// The places to try for a reference, in order: the mirrors, then the registry itself or its replacement. Never
     /// empty.
     pub fn endpoints(&self, reference: &Reference) -> Result<Vec<Endpoint>, PlaceError> {
-        let text = reference.to_string();
+        let text = usual_spelling(&reference.to_string());
         let Some((rule, covered)) = self.rule(&text)? else {
             return Ok(vec![self.at_home(reference, Security::Verified)]);
         };
@@ -117,7 +117,7 @@ impl Registries {
 
     /// The registry that a reference names, whatever mirrors it: where images are pushed to.
     pub fn home(&self, reference: &Reference) -> Result<Endpoint, PlaceError> {
-        let rule = self.rule(&reference.to_string())?;
+        let rule = self.rule(&usual_spelling(&reference.to_string()))?;
         let security = rule.map_or(Security::Verified, |(rule, _)| rule.security);
         Ok(self.at_home(reference, security))
     }
@@ -129,7 +129,7 @@ impl Registries {
         }
     }
 
-    /// The rule for a reference, and how much of its text the rule's prefix covers.
+    /// The rule for a reference in the usual spelling, and how much of its text the rule's prefix covers.
     fn rule(&self, text: &str) -> Result<Option<(&Rule, usize)>, PlaceError> {
         let covering = |rule| Rule::covers(rule, text).map(|covered| (rule, covered));
         match self.rules.iter().find_map(covering) {

@@ -104,8 +104,8 @@ impl CachedVerification {
         }
     }
 
-    /// The answer, if it is about this policy and this image. One that is not good stands for some minutes, a good one for
-    /// a day, and that no rule asks for a signature for as long as the policy.
+    /// The answer, if it is about this policy and this image. One that is not good stands for some minutes, a good one
+    /// for a day, and that no rule asks for a signature for as long as the policy.
     pub fn about(&self, policy: u64, image: &Pinned, now: Instant) -> Option<Verification> {
         let status = self.status.as_ref();
         let fresh = status.map(|status| match status.accepted {

@@ -110,8 +110,9 @@ pub(crate) fn no_catalog() -> anyhow::Error {
 struct Reader<'c> {
     cluster: &'c Cluster,
     registry: &'c RegistryArguments,
-    /// A failure of one request means that all would fail.
-    is_proxied: bool,
+    /// The API server has refused one request to catalogd, as it would the others. Other failures are those of one
+    /// catalog.
+    is_forbidden: bool,
 }
 
 impl<'c> Reader<'c> {
@@ -119,7 +120,7 @@ impl<'c> Reader<'c> {
         Self {
             cluster,
             registry,
-            is_proxied: true,
+            is_forbidden: false,
         }
     }
 
@@ -131,13 +132,15 @@ impl<'c> Reader<'c> {
         part: CatalogPart<'_>,
     ) -> anyhow::Result<Option<CatalogFiles>> {
         let (runtime, client) = (&self.cluster.runtime, &self.cluster.client);
-        let served = self
-            .is_proxied
-            .then(|| runtime.block_on(fetch(client, listed, part)));
+        let served = if self.is_forbidden {
+            None
+        } else {
+            Some(runtime.block_on(fetch(client, listed, part)))
+        };
         match served {
             Some(Ok(files)) => Ok(files),
             served => {
-                self.is_proxied = false;
+                self.is_forbidden |= matches!(&served, Some(Err(error)) if is_forbidden(error));
                 let opened = open_catalog(&image.reference, self.registry);
                 let opened = opened.map_err(|error| unreachable(error, served.and_then(Result::err)));
                 opened.map(Some)
@@ -210,14 +213,17 @@ fn served_image(catalog: &ClusterCatalog) -> Option<&ResolvedImageSource> {
     image
 }
 
+/// Whether the API server refuses to pass a request on to catalogd.
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    let status = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<kube::Error>());
+    matches!(status, Some(kube::Error::Api(status)) if status.code == 403)
+}
+
 /// The error that neither catalogd nor the registry gives a catalog.
 fn unreachable(error: anyhow::Error, served: Option<anyhow::Error>) -> anyhow::Error {
-    let is_forbidden = served.as_ref().is_none_or(|served| {
-        let status = served
-            .chain()
-            .find_map(|cause| cause.downcast_ref::<kube::Error>());
-        matches!(status, Some(kube::Error::Api(status)) if status.code == 403)
-    });
+    let is_forbidden = served.as_ref().is_none_or(is_forbidden);
     let error = match served {
         Some(served) => error.context(format!(
             "catalogd cannot be reached through the API server ({}), nor can the image of the catalog be read",

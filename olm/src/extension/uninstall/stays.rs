@@ -1,10 +1,12 @@
 //! What a deletion leaves besides the objects of the extension: the account with its rights, and the namespace.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error, Resource};
-use olm_api::names::label;
+use olm_api::names::{self, annotation, label};
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use serde::Serialize;
 
@@ -28,6 +30,9 @@ pub(super) struct Remains {
     /// The other extensions in the namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) neighbours: Vec<String>,
+    /// Whether it is known which other extensions share the namespace or the account.
+    #[serde(skip)]
+    pub(super) are_others_known: bool,
     /// Facts that could not be read, with the reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) unread: Vec<String>,
@@ -81,11 +86,7 @@ impl Remains {
             ..Self::default()
         };
         cluster.runtime.block_on(async {
-            let extensions: Api<ClusterExtension> = Api::all(cluster.client.clone());
-            match extensions.list(&ListParams::default()).await {
-                Ok(listed) => remains.add_others(extension.name(), &listed.items),
-                Err(error) => remains.add_unread("ClusterExtensions", &error),
-            }
+            remains.read_others(&cluster.client, extension.name()).await;
             if let Some(selector) = label::selector(label::RIGHTS_OF, extension.name()) {
                 let client = &cluster.client;
                 remains.add(labelled::<ClusterRole>(client, &selector).await);
@@ -96,6 +97,24 @@ impl Remains {
             remains.add_bindings(&cluster.client).await;
         });
         remains
+    }
+
+    /// Adds the other extensions, with the accounts that stand in their revisions alone.
+    async fn read_others(&mut self, client: &Client, own: &str) {
+        let extensions: Api<ClusterExtension> = Api::all(client.clone());
+        let extensions = match extensions.list(&ListParams::default()).await {
+            Ok(listed) => listed.items,
+            Err(error) => return self.add_unread("ClusterExtensions", &error),
+        };
+        let revisions: Api<ClusterObjectSet> = Api::all(client.clone());
+        let revisions = match revisions.list_metadata(&ListParams::default()).await {
+            Ok(listed) => listed.items.into_iter().map(|one| one.metadata).collect(),
+            Err(error) => {
+                self.add_unread("ClusterObjectSets", &error);
+                return;
+            }
+        };
+        self.add_others(own, &extensions, revisions);
     }
 
     /// Adds the bindings of the account that `olm` did not propose.
@@ -156,20 +175,30 @@ impl Remains {
         }
     }
 
-    /// Adds the extensions that share the namespace or the account.
-    fn add_others(&mut self, own: &str, extensions: &[ClusterExtension]) {
+    /// Adds the extensions that share the namespace or the account. Of an extension that names no account, those of all
+    /// its revisions count.
+    fn add_others(&mut self, own: &str, extensions: &[ClusterExtension], revisions: Vec<ObjectMeta>) {
+        let accounts: BTreeSet<(String, String)> = revisions
+            .into_iter()
+            .filter_map(|revision| {
+                let owner = revision.labels?.remove(label::OWNER_NAME)?;
+                Some((owner, revision.annotations?.remove(annotation::SERVICE_ACCOUNT)?))
+            })
+            .collect();
         for other in extensions.iter().filter(|other| other.name() != own) {
             let name = || other.name().to_owned();
             if other.spec.namespace == self.namespace {
                 self.neighbours.push(name());
             }
-            let used = account(other, None);
-            if let Some(account) = &mut self.account
-                && used == Some((account.namespace.as_str(), account.name.as_str()))
-            {
-                account.used_by.push(name());
+            if let Some(own) = &mut self.account {
+                let is_used = match account(other, None) {
+                    Some(used) => used == (own.namespace.as_str(), own.name.as_str()),
+                    None => accounts.contains(&(name(), format!("{}/{}", own.namespace, own.name))),
+                };
+                own.used_by.extend(is_used.then(name));
             }
         }
+        self.are_others_known = true;
     }
 
     fn add(&mut self, roles: Result<Vec<RoleName>, (String, Error)>) {
@@ -183,7 +212,8 @@ impl Remains {
         self.unread.push(format!("cannot list the {kinds}: {error}"));
     }
 
-    /// The commands that remove what nothing else uses, for a shell.
+    /// The commands that remove what nothing else uses, for a shell. Where it is not known what other extensions use,
+    /// there are only those for the roles that `olm` proposed.
     pub(super) fn commands(&self, extension: &str) -> Vec<String> {
         let mut commands = Vec::new();
         if !self.roles.is_empty() {
@@ -192,10 +222,9 @@ impl Remains {
                 label::RIGHTS_OF
             ));
         }
-        let is_unused = self
-            .account
-            .as_ref()
-            .is_some_and(|account| account.used_by.is_empty());
+        let is_unused = self.account.as_ref().is_some_and(|account| {
+            self.are_others_known && account.used_by.is_empty() && account.name != "default"
+        });
         let bindings = self
             .bindings
             .iter()
@@ -217,7 +246,7 @@ impl Remains {
             let AccountPlace { namespace, name, .. } = account;
             commands.push(format!("kubectl delete serviceaccount {name} -n {namespace}"));
         }
-        if self.neighbours.is_empty() && !is_shared(&self.namespace) {
+        if self.are_others_known && self.neighbours.is_empty() && !is_shared(&self.namespace) {
             commands.push(format!(
                 "kubectl delete namespace {}  # if nothing else is in it",
                 self.namespace
@@ -227,9 +256,10 @@ impl Remains {
     }
 }
 
-/// Whether a namespace is not one of a user's own.
+/// Whether a namespace is not one of a user's own, but of Kubernetes, OpenShift or OLM.
 fn is_shared(namespace: &str) -> bool {
-    namespace.is_empty() || namespace == "default" || namespace.starts_with("kube-")
+    let is_named = ["", "default", "operators", "olm", names::SYSTEM_NAMESPACE].contains(&namespace);
+    is_named || namespace.starts_with("kube-") || namespace.starts_with("openshift")
 }
 
 /// The objects of a kind with a label, or the kind and the error.
@@ -267,7 +297,13 @@ mod tests {
     }
 
     fn remains(others: &[ClusterExtension]) -> Remains {
-        let mut remains = Remains {
+        let mut remains = unknown();
+        remains.add_others("greeter", others, Vec::new());
+        remains
+    }
+
+    fn unknown() -> Remains {
+        Remains {
             namespace: "greeter".to_owned(),
             account: Some(AccountPlace {
                 namespace: "greeter".to_owned(),
@@ -275,9 +311,7 @@ mod tests {
                 used_by: Vec::new(),
             }),
             ..Remains::default()
-        };
-        remains.add_others("greeter", others);
-        remains
+        }
     }
 
     #[test]
@@ -292,6 +326,23 @@ mod tests {
         let shared = remains(&[user]);
         assert_eq!(shared.commands("greeter"), [""; 0]);
         assert_eq!(shared.neighbours, ["other"]);
+        assert_eq!(unknown().commands("greeter"), [""; 0]);
+        // An account that only the revision names.
+        let revision = ObjectMeta {
+            labels: Some([(label::OWNER_NAME.to_owned(), "other".to_owned())].into()),
+            annotations: Some(
+                [(
+                    annotation::SERVICE_ACCOUNT.to_owned(),
+                    "greeter/installer".to_owned(),
+                )]
+                .into(),
+            ),
+            ..ObjectMeta::default()
+        };
+        let mut by_revision = unknown();
+        let other = extension("other", "elsewhere", "");
+        by_revision.add_others("greeter", &[other], vec![revision]);
+        assert_eq!(by_revision.commands("greeter"), [namespace]);
     }
 
     #[test]
@@ -335,9 +386,20 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_of_kubernetes_is_never_deleted() {
-        for (namespace, expected) in [("default", true), ("kube-system", true), ("greeter", false)] {
-            assert_eq!(is_shared(namespace), expected, "{namespace}");
+    fn what_comes_with_a_cluster_is_never_deleted() {
+        for namespace in [
+            "default",
+            "kube-system",
+            "openshift-operators",
+            "olmv1-system",
+            "operators",
+        ] {
+            let mut remains = remains(&[]);
+            remains.namespace = namespace.to_owned();
+            if let Some(account) = &mut remains.account {
+                account.name = "default".to_owned();
+            }
+            assert_eq!(remains.commands("greeter"), [""; 0], "{namespace}");
         }
     }
 }

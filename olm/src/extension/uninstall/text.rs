@@ -219,6 +219,7 @@ mod tests {
                 is_alone: true,
             }],
             neighbours: vec!["other".to_owned()],
+            are_others_known: true,
             unread: Vec::new(),
         };
         assert_eq!(

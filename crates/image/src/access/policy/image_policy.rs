@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::parse::{self, Fields};
 use super::{Entry, Policy, PolicyError, Requirement};
-use crate::reference::Reference;
+use crate::reference::{Reference, usual_spelling};
 
 /// An object with a signature policy for the images in its scopes.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(super) fn policies(objects: &[ImagePolicy<'_>]) -> Vec<Policy> {
         let entry = entry(&origin, requirement);
         for scope in scopes {
             registries
-                .entry(scope.to_owned())
+                .entry(usual_spelling(scope))
                 .or_default()
                 .push(entry.clone());
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed, numbered};
-use crate::reference::Reference;
+use crate::reference::{Reference, usual_spelling};
 
 /// The most bytes of a policy.
 const POLICY_BYTES: usize = 4 << 20;
@@ -156,16 +156,21 @@ pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError
     let mut document: Document = read(text)?;
     // Other transports are other ways to get an image, none of which is gone here.
     let registries = document.transports.remove("docker").unwrap_or_default();
+    let mut scopes = BTreeMap::new();
+    for (scope, list) in registries {
+        let shown = format!("{scope:?}");
+        let entries = numbered(FILES, requirements(&shown, &list, key)?);
+        if scopes.insert(usual_spelling(&scope), entries).is_some() {
+            return Err(PolicyError::Requirement {
+                scope: shown,
+                message: "another scope is the same registry in another spelling".to_owned(),
+            });
+        }
+    }
     Ok(Policy {
         default_scope: Some(DEFAULT),
         default: numbered(FILES, requirements(DEFAULT, &document.default, key)?),
-        registries: registries
-            .into_iter()
-            .map(|(scope, list)| {
-                let requirements = requirements(&format!("{scope:?}"), &list, key)?;
-                Ok((scope, numbered(FILES, requirements)))
-            })
-            .collect::<Result<_, PolicyError>>()?,
+        registries: scopes,
     })
 }
 

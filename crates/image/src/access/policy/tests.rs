@@ -56,6 +56,17 @@ fn parse(policy: &Value) -> Result<Policy, String> {
 }
 
 #[test]
+fn two_spellings_of_one_scope_are_an_error() {
+    let accept = json!([{ "type": "insecureAcceptAnything" }]);
+    let docker = json!({ "registry.example/a": accept, "registry.example:443/a": accept });
+    let message = parse(&json!({ "default": accept, "transports": { "docker": docker } })).unwrap_err();
+    assert_eq!(
+        message,
+        "signature policy, scope \"registry.example:443/a\": another scope is the same registry in another spelling"
+    );
+}
+
+#[test]
 fn the_most_particular_scope_decides() {
     let accept = json!([{ "type": "insecureAcceptAnything" }]);
     let reject = json!([{ "type": "reject" }]);
@@ -68,6 +79,7 @@ fn the_most_particular_scope_decides() {
                 "registry.example/team/app": accept,
                 "registry.example/team/app:bad": reject,
                 "registry.example:5000": accept,
+                "Upper.Example:443": reject,
                 "*.wild.example": accept,
                 "*.deep.wild.example": reject,
                 "docker.io/library": [{ "type": "signedBy", "keyType": "GPGKeys", "keyPath": "/x" }],
@@ -106,6 +118,8 @@ fn the_most_particular_scope_decides() {
         "A.Deep.wild.example:443/x:v1",
         Some(&by("\"*.deep.wild.example\"")),
     );
+    // A scope in another spelling.
+    check("upper.example/x:v1", Some(&by("\"upper.example\"")));
     check("a.wild.example/x:v1", None);
     check("a.wild.example:5000/x:v1", None);
     check("a.deep.wild.example/x:v1", Some(&by("\"*.deep.wild.example\"")));

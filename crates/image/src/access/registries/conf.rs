@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Security;
-use crate::reference::Reference;
+use crate::reference::{Reference, usual_spelling};
 
 /// The most bytes of one file.
 const FILE_BYTES: usize = 4 << 20;
@@ -78,7 +78,7 @@ impl Mirror {
 }
 
 impl Rule {
-    /// Number of bytes of a reference that the prefix covers; `None` when it does not cover the reference.
+    /// Number of bytes of a reference in the usual spelling that the prefix covers; `None` when it does not cover the reference.
     pub(super) fn covers(&self, reference: &str) -> Option<usize> {
         let end = if let Some(domain) = self.prefix.strip_prefix('*') {
             // Whole labels in front of the domain, and nothing of the path.
@@ -233,7 +233,7 @@ fn rule(table: &RegistryTable) -> Result<Rule, String> {
         })
     });
     Ok(Rule {
-        prefix: prefix.to_owned(),
+        prefix: usual_spelling(prefix),
         blocked: table.blocked,
         security: security(table.insecure),
         location: Some(location.to_owned()).filter(|location| !location.is_empty()),
@@ -388,12 +388,24 @@ mod tests {
         };
         check("bad.example/a:v1", Some("bad.example"));
         check("bad.example:5000/a:v1", Some("bad.example"));
+        check("Bad.Example:443/a:v1", Some("bad.example"));
+        check("A.bad.example/a:v1", Some("*.bad.example"));
         check("bad.example/good/a:v1", None);
         check("bad.example.org/a:v1", None);
         check("a.bad.example/a:v1", Some("*.bad.example"));
         check("a.b.bad.example:5000/a:v1", Some("*.bad.example"));
         check("notbad.example/a:v1", None);
         check("good.example/a.bad.example/b:v1", None);
+    }
+
+    #[test]
+    fn a_mirror_serves_its_registry_in_every_spelling() {
+        let text = "registry = [{ location = \"Quay.io:443/team\", mirror = [{ location = \"mirror.example/team\" }] }]";
+        let found = places(text, "QUAY.io/team/app:v1").unwrap();
+        assert_eq!(
+            found.first().map(String::as_str),
+            Some("mirror.example/team/app:v1")
+        );
     }
 
     #[test]
