@@ -100,7 +100,8 @@ function showcase() {
     blobs.push({ schema: "olm.package", name, defaultChannel: "stable", ...picture },
       { schema: "olm.channel", package: name, name: "stable", entries: [{ name: `${name}.v1.${row}.${column}` }] },
       bundle(name, `1.${row}.${column}`, {
-        title, provider: ["Harbour Project", "Example Systems", "Quay Labs"][(row + column) % 3], keywords: [noun],
+        title, createdAt: `2026-0${1 + (row * 5 + column) % 9}-1${column}T10:00:00Z`,
+        provider: ["Harbour Project", "Example Systems", "Quay Labs"][(row + column) % 3], keywords: [noun],
         summary: `Runs and watches a ${noun} service for teams that would rather sail than bail.`,
         annotations: { categories: category, capabilities: levels[(row * 2 + column) % 5] }, apis: [{ group: `${noun}.example`, kind: word, version: "v1" }],
       }));

@@ -51,6 +51,19 @@ journey("filters keep the words that one types, and count what fits them", {}, a
   assert.equal(await count(page), fitting);
 });
 
+journey("packages are listed by date, and filters keep the order", {}, async (page) => {
+  await page.goto(`${address}/?catalog=showcase`);
+  await page.getByRole("link", { name: "Newest" }).click();
+  await page.waitForURL("**sort=created*");
+  const days = await page.locator(".card time").allInnerTexts();
+  assert.ok(days.length > 5 && new Set(days).size > 1, `${days}`);
+  assert.deepEqual(days, [...days].sort().reverse());
+  await page.locator("#filters").getByRole("link", { name: /^Database/ }).click();
+  assert.equal(new URL(page.url()).searchParams.get("sort"), "created");
+  await page.getByRole("link", { name: "Name", exact: true }).click();
+  assert.equal(new URL(page.url()).searchParams.get("sort"), null);
+});
+
 journey("a command is copied", { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
   await page.goto(`${address}${kinds.package}`);
   const button = page.getByRole("button", { name: "Copy" }).first();

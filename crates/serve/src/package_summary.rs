@@ -44,6 +44,8 @@ pub struct PackageSummary {
     pub install_modes: Vec<String>,
     /// The capability level of its newest bundle, in the publisher's words, such as `Deep Insights`; often empty.
     pub capability: String,
+    /// The day on which its newest bundle was made, such as `2026-01-21`; empty if the bundle does not say.
+    pub created: String,
     /// Whether the catalog has a picture of it that browsers can show.
     pub icon: bool,
 }

@@ -89,6 +89,8 @@ pub(crate) enum BadQuery {
     Once(String),
     #[error("`{0}` must be `true` or `false`")]
     Boolean(&'static str),
+    #[error("`sort` must be `relevance` or `created`")]
+    Sort,
     #[error("`q` may hold {0} words")]
     Words(usize),
     #[error("invalid `cursor`: use the one of the previous page")]

@@ -2,6 +2,7 @@
 
 mod wanted;
 
+use std::cmp::Reverse;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -64,8 +65,15 @@ impl App {
     }
 }
 
-fn place((rank, found): &(u32, SearchResult)) -> SearchPlace<'_> {
-    SearchPlace::new(*rank, &found.facts.name, &found.catalog, found.catalog_priority)
+/// The order of results: by date, the youngest first, if that is wanted, and then by relevance.
+fn place((rank, found): &(u32, SearchResult), is_by_date: bool) -> (Reverse<&str>, SearchPlace<'_>) {
+    let created = if is_by_date {
+        found.facts.created.as_str()
+    } else {
+        ""
+    };
+    let place = SearchPlace::new(*rank, &found.facts.name, &found.catalog, found.catalog_priority);
+    (Reverse(created), place)
 }
 
 /// Searches these catalogs; `None` on a timeout. Only the results up to the requested page are kept. A catalog that
@@ -82,7 +90,8 @@ fn look(
     let mut best: Vec<(u32, SearchResult)> = Vec::new();
     let mut near: Vec<(usize, String, String)> = Vec::new();
     let order = |best: &mut Vec<(u32, SearchResult)>| {
-        best.sort_by(|left, right| place(left).cmp(&place(right)));
+        let is_by_date = wanted.is_by_date;
+        best.sort_by(|left, right| place(left, is_by_date).cmp(&place(right, is_by_date)));
         best.truncate(end);
     };
     for (priority, snapshot) in catalogs {
@@ -203,6 +212,37 @@ mod tests {
         let wanted = SearchQuery::parse(None, ANSWER).unwrap();
         let found = look(&wanted, &catalogs, false, Instant::now() + TIMEOUT);
         assert_eq!(names(found), Some(vec!["good".to_owned()]));
+    }
+
+    #[test]
+    fn by_date_the_youngest_comes_first_and_packages_without_a_date_last() {
+        let found = |name: &str, created: &str| {
+            let facts = crate::package_summary::PackageSummary {
+                name: name.to_owned(),
+                created: created.to_owned(),
+                ..Default::default()
+            };
+            let (catalog, catalog_priority) = (String::new(), 0);
+            (
+                0,
+                SearchResult {
+                    catalog,
+                    catalog_priority,
+                    facts,
+                },
+            )
+        };
+        let mut all = [
+            found("a", ""),
+            found("b", "2025-01-01"),
+            found("c", "2026-01-01"),
+            found("d", "2026-01-01"),
+        ];
+        for (is_by_date, expected) in [(true, "cdba"), (false, "abcd")] {
+            all.sort_by(|left, right| place(left, is_by_date).cmp(&place(right, is_by_date)));
+            let names: String = all.iter().map(|(_, found)| found.facts.name.as_str()).collect();
+            assert_eq!(names, expected);
+        }
     }
 
     #[test]

@@ -223,6 +223,7 @@ impl PackageSummary {
         self.keywords = list(&mut metadata.items("/keywords").filter_map(|word| word.as_str()));
         self.install_modes = list(&mut metadata.install_modes());
         self.capability = short(metadata.annotation("capabilities"));
+        self.created = day(metadata.annotation("createdAt")).unwrap_or_default();
     }
 
     /// The approximate memory of the summary, in bytes.
@@ -238,6 +239,7 @@ impl PackageSummary {
             &self.latest_version,
             &self.deprecated,
             &self.capability,
+            &self.created,
         ];
         let lists = self.keywords.iter().chain(&self.categories);
         let lists = lists.chain(&self.install_modes).chain(&self.channels);
@@ -253,6 +255,12 @@ fn is_short(name: &str) -> bool {
 
 fn short(text: &str) -> String {
     text.chars().take(LONGEST).collect()
+}
+
+/// The day of a time, as publishers write it; `None` if it is no date.
+fn day(time: &str) -> Option<String> {
+    let day: jiff::civil::Date = time.get(..10)?.parse().ok()?;
+    Some(day.to_string())
 }
 
 fn first_paragraph(text: &str) -> String {
@@ -379,6 +387,20 @@ mod tests {
             assert_eq!(facts.categories, ["Database", "Storage"]);
             assert_eq!(facts.provided_apis.len(), 2);
             assert_eq!(facts.channels, BTreeSet::from(["c".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn a_day_is_read_from_what_publishers_write() {
+        for (text, expected) in [
+            ("2026-01-21", Some("2026-01-21")),
+            ("2026-01-21T10:00:00Z", Some("2026-01-21")),
+            ("2026-01-21 10:00:00", Some("2026-01-21")),
+            ("2026-13-21", None),
+            ("January 2026", None),
+            ("", None),
+        ] {
+            assert_eq!(day(text).as_deref(), expected, "{text}");
         }
     }
 

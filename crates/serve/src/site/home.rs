@@ -20,6 +20,7 @@ pub(crate) fn home(parameters: &QueryParameters, found: &SearchPage, catalogs: u
                         strong { (found.total) } @if found.total == 1 { " package" } @else { " packages" }
                         " in " (catalogs) @if catalogs == 1 { " catalog" } @else { " catalogs" }
                     }
+                    @if found.total > 1 { (orders(parameters)) }
                     a class="button small open-filters" href="#filters" { (icons::symbol("filter")) "Filters" }
                 }
                 (chips(parameters))
@@ -39,6 +40,24 @@ pub(crate) fn home(parameters: &QueryParameters, found: &SearchPage, catalogs: u
         feed: None,
     };
     page(&frame, &content)
+}
+
+/// Links to the orders of the results.
+fn orders(parameters: &QueryParameters) -> Markup {
+    let is_by_date = parameters.get("sort") == "created";
+    let first = if parameters.get("q").is_empty() {
+        "Name"
+    } else {
+        "Relevance"
+    };
+    html! {
+        p class="orders" aria-label="Order" {
+            @for (title, value, is_set) in [(first, None, !is_by_date), ("Newest", Some("created"), is_by_date)] {
+                @if is_set { strong aria-current="true" { (title) } }
+                @else { a href=(parameters.with("sort", value)) { (title) } }
+            }
+        }
+    }
 }
 
 /// The set filters, each with a link that removes it.
@@ -117,7 +136,11 @@ fn card(found: &SearchResult, several: bool) -> Markup {
             p class="card-foot" {
                 @if !facts.latest_version.is_empty() { (badge("version", &facts.latest_version)) }
                 @if !facts.deprecated.is_empty() { (badge("warn", "deprecated")) }
-                @if let Some(category) = facts.categories.first() { span class="quiet" { (category) } }
+                @if !facts.created.is_empty() { time class="quiet" title="Published" { (facts.created) } }
+                // With a date and a catalog there is no room for it.
+                @if let Some(category) = facts.categories.first() && (facts.created.is_empty() || !several) {
+                    span class="quiet" { (category) }
+                }
                 @if several { span class="quiet catalog" { (icons::symbol("layers")) span { (found.catalog) } } }
             }
         }

@@ -33,7 +33,7 @@ struct DerivedFiles {
 }
 
 /// The version of the derived files. Files of another version are created again.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// The SHA-256 digests of both files, in a file beside them.
 #[derive(Debug, Serialize, Deserialize)]

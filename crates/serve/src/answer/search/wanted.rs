@@ -37,12 +37,14 @@ pub(crate) struct SearchQuery {
     capability: String,
     /// Whether the package is deprecated.
     deprecated: Option<bool>,
+    /// Whether packages whose newest bundle is younger come first, whatever their relevance.
+    pub(crate) is_by_date: bool,
     pub(crate) start: usize,
     pub(crate) limit: usize,
 }
 
 /// The parameters of a search.
-pub(crate) const PARAMETERS: [&str; 11] = [
+pub(crate) const PARAMETERS: [&str; 12] = [
     "q",
     "name",
     "keyword",
@@ -52,6 +54,7 @@ pub(crate) const PARAMETERS: [&str; 11] = [
     "installMode",
     "capability",
     "deprecated",
+    "sort",
     "limit",
     "cursor",
 ];
@@ -72,6 +75,7 @@ impl SearchQuery {
             mode,
             capability,
             deprecated,
+            sort,
             limit,
             cursor,
         ] = parameters(query, PARAMETERS)?;
@@ -96,6 +100,11 @@ impl SearchQuery {
                 Some("true") => Some(true),
                 Some("false") => Some(false),
                 Some(_) => return Err(BadQuery::Boolean("deprecated")),
+            },
+            is_by_date: match sort.as_deref() {
+                None | Some("relevance") => false,
+                Some("created") => true,
+                Some(_) => return Err(BadQuery::Sort),
             },
             start: start.transpose()?.unwrap_or(0),
             limit: limit.map_or(Ok(unasked), |limit| parse_limit(&limit, MAX_PAGE))?,
@@ -237,6 +246,7 @@ mod tests {
             "cursor=x",
             "q=%zz",
             "deprecated=yes",
+            "sort=name",
         ] {
             assert!(parse(Some(query)).is_err(), "{query}");
         }
