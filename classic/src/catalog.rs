@@ -24,7 +24,6 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use olm_classic::csv::cluster_operator;
-use olm_cluster::image_policies::{ImagePolicies, Kinds};
 use olm_image::Images;
 use olm_platform::metrics::Metrics;
 use olm_platform::queue::{Queue, on_its_own};
@@ -40,6 +39,8 @@ use self::unpack::images::BundleImages;
 use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
+use crate::registry::access::settings;
+use crate::registry::policies::Policies;
 use crate::registry::sources::{self, Sources};
 use crate::report;
 
@@ -100,15 +101,20 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         &args.classic.write_status_name,
         |reporter, _| reporter.of_program(cluster_operator::always(), &["subscriptions", "installplans"]),
     );
-    let policies = Arc::new(ImagePolicies::new(Kinds::All));
+    let policies = Arc::new(Policies::new(settings(&args)));
     let sources = Sources::new(Arc::clone(&base), &args, Arc::clone(&policies));
     let news = sources.subscribe();
     count_signatures(&base.metrics, images.images().clone(), Arc::clone(&sources));
     let (namespaces, plans) = (Queue::default(), Queue::default());
     let context = Arc::new(Context {
         global: args.global_namespace(&base.namespace).to_owned(),
+        unpacker: Unpacker::new(
+            images,
+            Arc::clone(&policies),
+            args.install.pull_bounds(),
+            namespaces.clone(),
+        ),
         policies,
-        unpacker: Unpacker::new(images, args.install.pull_bounds(), namespaces.clone()),
         unpack_timeout: duration(&args.install.bundle_unpack_timeout, SignedDuration::from_mins(10)),
         retry_for: duration(
             &args.install.install_plan_retry_timeout,
@@ -134,7 +140,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     context.namespaces.report_to(&base.metrics, "subscription");
     context.plans.report_to(&base.metrics, "installplan");
     let stop = base.shutdown.token();
-    spawn(&context, "image policies", follow_policies(Arc::clone(&context)));
+    spawn(&context, "signature policies", follow_policies(Arc::clone(&context)));
     tokio::select! { () = stop.cancelled() => return, () = context.policies.ready() => {} }
     let mover = Mover::new(Arc::clone(base), args.managers_namespace.clone());
     spawn(&context, "migration", mover.run());
@@ -176,7 +182,7 @@ fn count_signatures(metrics: &Metrics, bundles: Images, sources: Arc<Sources>) {
     );
 }
 
-/// Follows OpenShift's signature policies.
+/// Follows the signature policies.
 async fn follow_policies(context: Arc<Context>) {
     let client = context.base.writer.own();
     let changed = || wake::policies(&context);

@@ -7,7 +7,6 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use olm_classic::cluster::{Cluster, items, text};
 use olm_cluster::identity::AccountName;
-use olm_cluster::image_policies::ImagePolicies;
 use olm_platform::events::Notice;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
@@ -18,6 +17,7 @@ use super::repeats::Repeats;
 use super::resolution::Resolutions;
 use super::unpack::Unpacker;
 use crate::base::{Base, reference};
+use crate::registry::policies::Policies;
 use crate::registry::sources::Sources;
 
 /// Shared state of the controllers.
@@ -28,8 +28,8 @@ pub struct Context {
     pub sources: Arc<Sources>,
     /// The namespace whose catalogs are visible everywhere.
     pub global: String,
-    /// OpenShift's signature policies.
-    pub policies: Arc<ImagePolicies>,
+    /// The signature policies.
+    pub policies: Arc<Policies>,
     /// Unpacks bundles.
     pub unpacker: Unpacker,
     /// The default time limit for unpacking, for OperatorGroups that set none.

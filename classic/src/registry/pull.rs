@@ -151,6 +151,16 @@ impl Contents {
         Ok(Resolved { pinned, access })
     }
 
+    /// Asks the policies about an image whose content is stored already, and was shown to these credentials.
+    ///
+    /// # Errors
+    /// They do not accept it, or its signatures cannot be read.
+    pub async fn verify(&self, resolved: &Resolved) -> Result<(), ContentError> {
+        let reference = resolved.pinned.reference();
+        let verified = self.images.images().verify(&reference, &resolved.access).await;
+        Ok(verified.map(drop)?)
+    }
+
     /// The content of an image. What another source has stored already is shared once the registry has shown the image
     /// to this source's own credentials.
     ///

@@ -1,6 +1,8 @@
-//! Signature policies for the images of catalogs and bundles: OpenShift's, and those of the objects themselves.
+//! Signature policies for the images of catalogs and bundles: that of the file, OpenShift's, and those of the objects
+//! themselves.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -10,9 +12,10 @@ use olm_test::registry::signatures::{image_policy, key, sign};
 use olm_test::samples;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, OPERATOR, catalog_source, condition, subscription};
+use crate::stage::{CLUSTER, OPERATOR, Stage, catalog_source, condition, subscription};
 
 const JUDGED: &str = "judged";
+const KEY: &str = "olm.operatorframework.io/signature-policy";
 
 #[test]
 fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Result<()> {
@@ -108,7 +111,6 @@ fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Re
 #[test]
 fn a_catalog_source_and_a_subscription_ask_for_signatures_of_their_own() -> Result<()> {
     const STRICT: &str = "strict";
-    const KEY: &str = "olm.operatorframework.io/signature-policy";
     CLUSTER.with(async |stage| {
         let lab = &stage.lab;
         let registry = lab.cluster.registry().context("a registry")?;
@@ -183,5 +185,101 @@ fn a_catalog_source_and_a_subscription_ask_for_signatures_of_their_own() -> Resu
             .becomes("the catalog is accepted again", &source, is_ready)
             .await?;
         Ok(())
+    })
+}
+
+/// A bundle image that nothing pulls.
+fn unused_bundle() -> String {
+    format!("registry.example/bundle@sha256:{}", "a".repeat(64))
+}
+
+/// A policy file for catalog-operator.
+struct PolicyFile(PathBuf);
+
+impl PolicyFile {
+    /// Accepts every image but those of these repositories of the registry, which must satisfy the requirement.
+    fn write(&self, stage: &Stage, repositories: &[&str], requirement: &Value) -> Result<()> {
+        let registry = stage.lab.registry()?;
+        let scopes = repositories
+            .iter()
+            .map(|name| (format!("{registry}/{name}"), json!([requirement])));
+        let scopes: BTreeMap<String, Value> = scopes.collect();
+        let accept = json!([{"type": "insecureAcceptAnything"}]);
+        let policy = json!({"default": accept, "transports": {"docker": scopes}});
+        Ok(std::fs::write(&self.0, policy.to_string())?)
+    }
+}
+
+/// Runs a scenario while catalog-operator follows a policy file, which accepts every image at first.
+async fn with_policy_file(
+    stage: &mut Stage,
+    scenario: impl AsyncFnOnce(&mut Stage, &PolicyFile) -> Result<()>,
+) -> Result<()> {
+    let file = PolicyFile(stage.lab.folder().join("policy.json"));
+    file.write(stage, &[], &Value::Null)?;
+    let argument = format!("--signature-policy={}", file.0.display());
+    stage.catalog.add_argument(argument.clone());
+    restart(stage).await?;
+    let outcome = scenario(stage, &file).await;
+    stage.catalog.remove_argument(&argument);
+    restart(stage).await?;
+    outcome
+}
+
+async fn restart(stage: &mut Stage) -> Result<()> {
+    stage.catalog.stop().await?;
+    stage.catalog.start(&stage.lab.cluster)?;
+    stage.catalog.ready().await
+}
+
+fn message(found: &Value) -> &str {
+    found["status"]["message"].as_str().unwrap_or_default()
+}
+
+fn is_connected(found: &Value) -> bool {
+    found["status"]["connectionState"]["lastObservedState"] == "READY"
+}
+
+#[test]
+fn a_changed_policy_file_is_followed_for_a_served_catalog_also_over_a_restart() -> Result<()> {
+    const FILED: &str = "filed";
+    CLUSTER.alone(async |stage| {
+        with_policy_file(stage, async |stage, file| {
+            let name = format!("{FILED}-catalog");
+            let reject = json!({"type": "reject"});
+            let label = ("operators.operatorframework.io.index.configs.v1", "/configs");
+            let blobs = samples::renamed(FILED, &samples::catalog(&["1.0.0"], |_| unused_bundle()));
+            let files = BTreeMap::from([("configs/catalog.json".to_owned(), blobs.into_bytes())]);
+            let catalog = stage
+                .lab
+                .push(&format!("{name}:latest"), &files, &[label])
+                .await?;
+            stage.group(FILED, json!({}))?;
+            let source = catalog_source(FILED, &catalog.to_string());
+            stage.lab.apply(std::slice::from_ref(&source))?;
+            let is_accepted = |found: &Value| is_connected(found) && message(found).is_empty();
+            let is_refused = |found: &Value| is_connected(found) && message(found).contains("policy");
+            stage
+                .becomes("the catalog is served", &source, is_accepted)
+                .await?;
+            file.write(stage, &[&name], &reject)?;
+            stage
+                .becomes("it is refused and stays", &source, is_refused)
+                .await?;
+            file.write(stage, &[], &reject)?;
+            stage
+                .becomes("it is accepted again", &source, is_accepted)
+                .await?;
+
+            stage.catalog.stop().await?;
+            file.write(stage, &[&name], &reject)?;
+            stage.catalog.start(&stage.lab.cluster)?;
+            stage.catalog.ready().await?;
+            stage
+                .becomes("it is refused after the restart, and stays", &source, is_refused)
+                .await?;
+            Ok(())
+        })
+        .await
     })
 }

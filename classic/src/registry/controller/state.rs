@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::config_map::WatchedMap;
 use super::remote::{Remote, State};
 use crate::registry::Key;
-use crate::registry::access::Puller;
 use crate::registry::catalog::StoredCatalog;
 use crate::registry::pull::CatalogImage;
 use crate::registry::server::Listener;
@@ -24,14 +23,21 @@ const FILE: &str = "sources.json";
 pub(super) struct ServedCatalog {
     /// The requested image; none for a ConfigMap.
     pub(super) wanted: CatalogImage,
-    /// The rights that it was pulled with, and the rules that it satisfied.
-    pub(super) puller: Puller,
+    /// The pull secrets that the registry accepted for it.
+    pub(super) secrets: Vec<String>,
     /// The content.
     pub(super) content: Arc<StoredCatalog>,
     /// Its name in the store.
     pub(super) name: String,
-    /// Whether the registry said so in this process.
-    pub(super) is_confirmed: bool,
+    /// The number of the policies that accepted it, once the registry named it in this process.
+    pub(super) accepted_by: Option<u64>,
+}
+
+impl ServedCatalog {
+    /// Whether the registry named it for this image, and the policies with this number accepted it.
+    pub(super) fn is_accepted(&self, wanted: &CatalogImage, policy: u64) -> bool {
+        self.wanted == *wanted && self.accepted_by == Some(policy)
+    }
 }
 
 /// The state of a source.
