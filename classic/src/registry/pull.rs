@@ -151,6 +151,17 @@ impl Contents {
         Ok(Resolved { pinned, access })
     }
 
+    /// The image of a reference now, which nodes of any platform may run, if the policies accept it.
+    ///
+    /// # Errors
+    /// They do not accept it, or its signatures cannot be read.
+    pub async fn verify_for_pods(&self, reference: &str, puller: &Puller) -> Result<Pinned, ContentError> {
+        let parsed = parse(reference)?;
+        let access = self.accesses.of(puller).await?;
+        let images = self.images.images();
+        Ok(images.verify_for_all_nodes(&parsed, &access).await?.pinned)
+    }
+
     /// Asks the policies about an image whose content is stored already, and was shown to these credentials.
     ///
     /// # Errors

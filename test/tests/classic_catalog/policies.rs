@@ -10,9 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use olm_image::Digest;
 use olm_test::registry::signatures::{image_policy, key, sign};
 use olm_test::samples;
+use olm_test::world::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, OPERATOR, Stage, catalog_source, condition, subscription};
+use crate::stage::{CLUSTER, OPERATOR, SOON, Stage, catalog_source, condition, named, subscription};
 
 const JUDGED: &str = "judged";
 const KEY: &str = "olm.operatorframework.io/signature-policy";
@@ -281,5 +282,69 @@ fn a_changed_policy_file_is_followed_for_a_served_catalog_also_over_a_restart() 
             Ok(())
         })
         .await
+    })
+}
+
+#[test]
+fn a_registry_pod_runs_the_image_that_the_policies_accept_by_digest() -> Result<()> {
+    const PODDED: &str = "verified-pod";
+    CLUSTER.with(async |stage| {
+        let lab = &stage.lab;
+        let (public, pair) = key()?;
+        let signed = json!([{"type": "sigstoreSigned", "keyData": STANDARD.encode(&public)}]).to_string();
+        let about = format!("{PODDED}-catalog:latest");
+        let label = ("operators.operatorframework.io.index.configs.v1", "/configs");
+        let blobs = samples::renamed(PODDED, &samples::catalog(&["1.0.0"], |_| unused_bundle()));
+        let files = BTreeMap::from([("configs/catalog.json".to_owned(), blobs.into_bytes())]);
+        let catalog = lab.push(&about, &files, &[label]).await?;
+        stage.group(PODDED, json!({}))?;
+        let asking = |list: &str| {
+            let mut source = catalog_source(PODDED, &format!("{}/{about}", lab.registry()?));
+            source["metadata"]["annotations"] =
+                json!({KEY: list, "olm.operatorframework.io/registry-pod": "true"});
+            anyhow::Ok(source)
+        };
+        let source = asking(&signed)?;
+        lab.apply(std::slice::from_ref(&source))?;
+        let by_source = format!("annotation {KEY} of CatalogSource {PODDED}/catalog (requirement 1)");
+        stage
+            .becomes("the image is refused", &source, |found| {
+                message(found).contains(&by_source)
+            })
+            .await?;
+        let pods = named("v1", "Pod", PODDED, "");
+        let images = async || {
+            let found = stage.list(&pods).await?;
+            let images = found
+                .iter()
+                .map(|pod| pod["spec"]["containers"][0]["image"].clone());
+            anyhow::Ok(images.collect::<Vec<Value>>())
+        };
+        ensure!(images().await?.is_empty(), "a Pod of a refused image is made");
+
+        sign(
+            lab.cluster.registry().context("a registry")?,
+            &about,
+            catalog.digest(),
+            &pair,
+        )
+        .await?;
+        stage
+            .becomes("the image is accepted", &source, |found| {
+                !message(found).contains(&by_source)
+            })
+            .await?;
+        let runs = eventually("there is a Pod", SOON, async || Ok(images().await?.pop())).await?;
+        ensure!(runs == catalog.to_string(), "the Pod runs {runs}");
+
+        // The Pod stays under a policy that refuses its image.
+        lab.apply(&[asking(r#"[{"type": "reject"}]"#)?])?;
+        stage
+            .becomes("the image is refused again", &source, |found| {
+                message(found).contains(&by_source)
+            })
+            .await?;
+        ensure!(images().await? == [runs], "the Pod does not stay");
+        Ok(())
     })
 }

@@ -12,7 +12,7 @@ use olm_platform::queue::Outcome;
 use olm_rollout::failure::FailureKind;
 
 use super::context::Context;
-use super::report::{report, serve, serve_catalog};
+use super::report::{fault, report, serve, serve_catalog};
 use super::state::{PersistedSource, ServedCatalog};
 use crate::registry::Key;
 use crate::registry::access::{Puller, own_rules};
@@ -43,9 +43,8 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     let is_current = context.sources.with(key, |source| {
         let served = source.served.as_ref();
         source.fault.is_none()
-            && served.is_some_and(|served| {
-                served.secrets == puller.secrets && served.is_accepted(&wanted, policy)
-            })
+            && served
+                .is_some_and(|served| served.secrets == puller.secrets && served.is_accepted(&wanted, policy))
     });
     if is_current && due.is_none_or(|due| !due.is_zero()) {
         return due.map_or(Outcome::Done, Outcome::After);
@@ -69,14 +68,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
         }
         Err(ContentError::Stopped) => Outcome::Done,
         Err(error) => {
-            let (image, hint) = (&wanted.reference, hint(&error));
-            let fault = format!("cannot serve catalog image {image}: {}{hint}", chain(&error));
-            tracing::warn!(
-                namespace = key.0,
-                name = key.1,
-                error = fault,
-                "a catalog is not served"
-            );
+            let fault = fault(key, &wanted.reference, &error) + &hint(&error);
             context.sources.with(key, |source| source.fault = Some(fault));
             Outcome::Failed
         }

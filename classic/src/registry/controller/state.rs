@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use olm_image::Pinned;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,34 @@ impl ServedCatalog {
     }
 }
 
+/// An image that the signature policies accepted for registry Pods.
+#[derive(Debug, Clone)]
+pub(super) struct AcceptedImage {
+    /// The image as the source names it.
+    pub(super) reference: String,
+    /// The pull secrets with which its signatures were read.
+    pub(super) secrets: Vec<String>,
+    /// The number of the policies.
+    pub(super) policy: u64,
+    /// The image that the reference led to last.
+    pub(super) newest: Pinned,
+    /// The image that it led to before.
+    pub(super) earlier: Option<Pinned>,
+    /// Why it could not be verified again since.
+    pub(super) fault: Option<String>,
+}
+
+impl AcceptedImage {
+    /// The image before the newest one.
+    pub(super) fn before(self, newest: &Pinned) -> Option<Pinned> {
+        if self.newest == *newest {
+            self.earlier
+        } else {
+            Some(self.newest)
+        }
+    }
+}
+
 /// The state of a source.
 #[derive(Default)]
 pub(super) struct TrackedSource {
@@ -51,6 +80,8 @@ pub(super) struct TrackedSource {
     pub(super) served: Option<ServedCatalog>,
     /// The registry elsewhere.
     pub(super) remote: Option<Arc<Remote>>,
+    /// The image that its registry Pod runs, where a policy asks about it.
+    pub(super) pod_image: Option<AcceptedImage>,
     /// The ConfigMap with its content.
     pub(super) map: Option<WatchedMap>,
     /// The reason why it does not serve the requested content.
