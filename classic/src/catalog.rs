@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! wake ─► namespace: Subscriptions ─► resolution ─► unpack ─► InstallPlan
+//!    │        └─► verification   what the signature policies say about installed bundles
 //!    └──► plan: InstallPlan ─► gather ─► steps ─► write
 //! ```
 
@@ -15,6 +16,8 @@ pub mod plan;
 pub mod repeats;
 pub mod resolution;
 pub mod unpack;
+pub mod verdicts;
+pub mod verification;
 pub mod wake;
 pub mod write;
 
@@ -36,6 +39,7 @@ use self::migration::Mover;
 use self::repeats::Repeats;
 use self::unpack::Unpacker;
 use self::unpack::images::BundleImages;
+use self::verdicts::Verdicts;
 use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
@@ -129,6 +133,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         namespaces,
         plans,
         resumed: Mutex::default(),
+        verdicts: Verdicts::default(),
         previews: Mutex::default(),
         repairs: Mutex::default(),
         repeats: Repeats::default(),
@@ -140,7 +145,11 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     context.namespaces.report_to(&base.metrics, "subscription");
     context.plans.report_to(&base.metrics, "installplan");
     let stop = base.shutdown.token();
-    spawn(&context, "signature policies", follow_policies(Arc::clone(&context)));
+    spawn(
+        &context,
+        "signature policies",
+        follow_policies(Arc::clone(&context)),
+    );
     tokio::select! { () = stop.cancelled() => return, () = context.policies.ready() => {} }
     let mover = Mover::new(Arc::clone(base), args.managers_namespace.clone());
     spawn(&context, "migration", mover.run());
@@ -156,10 +165,16 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     let working = context.plans.run(base.concurrency, stop.clone(), |key| {
         on_its_own(plan::work(Arc::clone(&context), key))
     });
-    let resolving = context.namespaces.run(base.concurrency, stop, |namespace| {
-        on_its_own(namespace::work(Arc::clone(&context), namespace))
+    let resolving = context
+        .namespaces
+        .run(base.concurrency, stop.clone(), |namespace| {
+            on_its_own(namespace::work(Arc::clone(&context), namespace))
+        });
+    let verdicts = &context.verdicts.queue;
+    let verifying = verdicts.run(verification::AT_ONCE, stop, |subscription| {
+        on_its_own(verification::verify(Arc::clone(&context), subscription))
     });
-    tokio::join!(working, resolving);
+    tokio::join!(working, resolving, verifying);
 }
 
 /// Counts the signature checks of bundles and of catalogs together.

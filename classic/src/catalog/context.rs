@@ -16,6 +16,7 @@ use super::metrics::CatalogMetrics;
 use super::repeats::Repeats;
 use super::resolution::Resolutions;
 use super::unpack::Unpacker;
+use super::verdicts::Verdicts;
 use crate::base::{Base, reference};
 use crate::registry::policies::Policies;
 use crate::registry::sources::Sources;
@@ -46,6 +47,8 @@ pub struct Context {
     pub namespaces: Queue<String>,
     /// InstallPlans to work on, by namespace and name.
     pub plans: Queue<(String, String)>,
+    /// What the signature policies say about installed bundles.
+    pub verdicts: Verdicts,
     /// Failed InstallPlans whose account may have other rights now.
     pub resumed: Mutex<BTreeSet<(String, String)>>,
     /// Complete InstallPlans of which somebody may have deleted objects.

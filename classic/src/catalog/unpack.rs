@@ -94,12 +94,7 @@ enum State {
 
 impl Unpacker {
     /// `wake` is the queue of namespaces.
-    pub fn new(
-        images: BundleImages,
-        policies: Arc<Policies>,
-        bounds: Bounds,
-        wake: Queue<String>,
-    ) -> Self {
+    pub fn new(images: BundleImages, policies: Arc<Policies>, bounds: Bounds, wake: Queue<String>) -> Self {
         Self {
             images: Arc::new(images),
             policies,
@@ -107,6 +102,11 @@ impl Unpacker {
             jobs: Arc::default(),
             wake,
         }
+    }
+
+    /// The images of bundles.
+    pub fn images(&self) -> &BundleImages {
+        &self.images
     }
 
     /// The bundle with this image for a namespace, which is woken when the state changes.

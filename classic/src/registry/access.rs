@@ -77,6 +77,18 @@ impl Puller {
             rules,
         }
     }
+
+    /// The rights of a CatalogSource that may be gone, whose namespace is known.
+    pub fn of_catalog(source: Option<&Value>, namespace: &str, rules: Rules) -> Self {
+        match source {
+            Some(source) => Self::of(source, rules),
+            None => Self {
+                namespace: namespace.to_owned(),
+                secrets: Vec::new(),
+                rules,
+            },
+        }
+    }
 }
 
 /// The rules of a CatalogSource or Subscription itself for its image. A list that cannot be read refuses the image.

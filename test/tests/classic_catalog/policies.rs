@@ -13,7 +13,7 @@ use olm_test::samples;
 use olm_test::world::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::{CLUSTER, OPERATOR, SOON, Stage, catalog_source, condition, named, subscription};
+use crate::stage::{CLUSTER, OPERATOR, SOON, Stage, catalog_source, condition, csv, named, subscription};
 
 const JUDGED: &str = "judged";
 const KEY: &str = "olm.operatorframework.io/signature-policy";
@@ -279,6 +279,69 @@ fn a_changed_policy_file_is_followed_for_a_served_catalog_also_over_a_restart() 
             stage
                 .becomes("it is refused after the restart, and stays", &source, is_refused)
                 .await?;
+            Ok(())
+        })
+        .await
+    })
+}
+
+#[test]
+fn an_installed_operator_that_a_policy_refuses_stays_and_its_subscription_says_so() -> Result<()> {
+    const KEPT: &str = "kept";
+    CLUSTER.alone(async |stage| {
+        with_policy_file(stage, async |stage, file| {
+            let name = format!("{KEPT}-bundle");
+            let (public, pair) = key()?;
+            let signed = json!({"type": "sigstoreSigned", "keyData": STANDARD.encode(&public)});
+            let bundle = samples::renamed_bundle(KEPT, "1.0.0", OPERATOR);
+            let bundle = stage.lab.push_bundle(&format!("{name}:v1.0.0"), &bundle).await?;
+            let (_, digest) = bundle.split_once('@').context("no digest")?;
+            let digest: Digest = digest.parse()?;
+            let blobs = samples::renamed(KEPT, &samples::catalog(&["1.0.0"], |_| bundle.clone()));
+            let catalog = stage
+                .lab
+                .push_catalog(&format!("{KEPT}-catalog:latest"), &blobs)
+                .await?;
+            stage.group(KEPT, json!({}))?;
+            stage.lab.apply(&[catalog_source(KEPT, &catalog)])?;
+            stage.subscribe(KEPT, &json!({}))?;
+            let found = stage.installs(KEPT, "1.0.0").await?;
+            ensure!(condition(&found, "Verified").is_none(), "no rule asks: {found}");
+
+            file.write(stage, &[&name], &signed)?;
+            let why = stage.says(KEPT, "Verified", "False", "PolicyRefuses").await?;
+            ensure!(why.contains(&format!("{bundle} stays in use, but ")), "{why}");
+            let events = named("v1", "Event", KEPT, "");
+            eventually("an event says so", SOON, async || {
+                let is_it = |event: &&Value| event["reason"] == "PolicyRefuses";
+                let events = stage.list(&events).await?;
+                Ok(events
+                    .iter()
+                    .find(is_it)
+                    .map(|event| event["involvedObject"]["name"] == KEPT))
+            })
+            .await?;
+            let installed = stage
+                .get(&csv(KEPT, "1.0.0"))
+                .await?
+                .context("the version is gone")?;
+            ensure!(installed["status"]["phase"] == "Succeeded", "{installed}");
+
+            // The verdict counts until the policy changes.
+            sign(
+                stage.lab.cluster.registry().context("a registry")?,
+                &name,
+                &digest,
+                &pair,
+            )
+            .await?;
+            file.write(stage, &[&name, "elsewhere"], &signed)?;
+            let signer = stage.says(KEPT, "Verified", "True", "Signed").await?;
+            ensure!(signer.starts_with(&format!("{bundle} is signed")), "{signer}");
+            file.write(stage, &[], &signed)?;
+            let is_unasked = |found: &Value| condition(found, "Verified").is_none();
+            let found = subscription(KEPT, &json!({}));
+            stage.becomes("no rule asks any more", &found, is_unasked).await?;
             Ok(())
         })
         .await
