@@ -17,11 +17,7 @@ pub fn set_verified(
         remove_condition(conditions, VERIFIED);
         return;
     };
-    let (status, reason) = match accepted {
-        Some(true) => (Status::True, reason::SIGNED),
-        Some(false) => (Status::False, reason::POLICY_REFUSES),
-        None => (Status::Unknown, reason::UNVERIFIABLE),
-    };
+    let (status, reason) = status_and_reason(accepted);
     let report = Report {
         condition_type: VERIFIED,
         status,
@@ -30,6 +26,15 @@ pub fn set_verified(
         observed_generation,
     };
     set_condition(conditions, report, now);
+}
+
+/// The status and the reason of the condition, by whether the policy accepts the image, if that is known.
+pub const fn status_and_reason(accepted: Option<bool>) -> (Status, &'static str) {
+    match accepted {
+        Some(true) => (Status::True, reason::SIGNED),
+        Some(false) => (Status::False, reason::POLICY_REFUSES),
+        None => (Status::Unknown, reason::UNVERIFIABLE),
+    }
 }
 
 #[cfg(test)]

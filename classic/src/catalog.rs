@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! wake ─► namespace: Subscriptions ─► resolution ─► unpack ─► InstallPlan
+//!    │        └─► verification   what the signature policies say about installed bundles
 //!    └──► plan: InstallPlan ─► gather ─► steps ─► write
 //! ```
 
@@ -15,6 +16,8 @@ pub mod plan;
 pub mod repeats;
 pub mod resolution;
 pub mod unpack;
+pub mod verdicts;
+pub mod verification;
 pub mod wake;
 pub mod write;
 
@@ -24,7 +27,6 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use olm_classic::csv::cluster_operator;
-use olm_cluster::image_policies::{ImagePolicies, Kinds};
 use olm_image::Images;
 use olm_platform::metrics::Metrics;
 use olm_platform::queue::{Queue, on_its_own};
@@ -37,9 +39,12 @@ use self::migration::Mover;
 use self::repeats::Repeats;
 use self::unpack::Unpacker;
 use self::unpack::images::BundleImages;
+use self::verdicts::Verdicts;
 use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::kinds::{self, Kind};
+use crate::registry::access::settings;
+use crate::registry::policies::Policies;
 use crate::registry::sources::{self, Sources};
 use crate::report;
 
@@ -100,15 +105,20 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         &args.classic.write_status_name,
         |reporter, _| reporter.of_program(cluster_operator::always(), &["subscriptions", "installplans"]),
     );
-    let policies = Arc::new(ImagePolicies::new(Kinds::All));
+    let policies = Arc::new(Policies::new(settings(&args)));
     let sources = Sources::new(Arc::clone(&base), &args, Arc::clone(&policies));
     let news = sources.subscribe();
     count_signatures(&base.metrics, images.images().clone(), Arc::clone(&sources));
     let (namespaces, plans) = (Queue::default(), Queue::default());
     let context = Arc::new(Context {
         global: args.global_namespace(&base.namespace).to_owned(),
+        unpacker: Unpacker::new(
+            images,
+            Arc::clone(&policies),
+            args.install.pull_bounds(),
+            namespaces.clone(),
+        ),
         policies,
-        unpacker: Unpacker::new(images, args.install.pull_bounds(), namespaces.clone()),
         unpack_timeout: duration(&args.install.bundle_unpack_timeout, SignedDuration::from_mins(10)),
         retry_for: duration(
             &args.install.install_plan_retry_timeout,
@@ -123,6 +133,7 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
         namespaces,
         plans,
         resumed: Mutex::default(),
+        verdicts: Verdicts::default(),
         previews: Mutex::default(),
         repairs: Mutex::default(),
         repeats: Repeats::default(),
@@ -134,7 +145,11 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     context.namespaces.report_to(&base.metrics, "subscription");
     context.plans.report_to(&base.metrics, "installplan");
     let stop = base.shutdown.token();
-    spawn(&context, "image policies", follow_policies(Arc::clone(&context)));
+    spawn(
+        &context,
+        "signature policies",
+        follow_policies(Arc::clone(&context)),
+    );
     tokio::select! { () = stop.cancelled() => return, () = context.policies.ready() => {} }
     let mover = Mover::new(Arc::clone(base), args.managers_namespace.clone());
     spawn(&context, "migration", mover.run());
@@ -150,10 +165,16 @@ pub async fn run(base: Arc<Base>, args: CatalogArgs) {
     let working = context.plans.run(base.concurrency, stop.clone(), |key| {
         on_its_own(plan::work(Arc::clone(&context), key))
     });
-    let resolving = context.namespaces.run(base.concurrency, stop, |namespace| {
-        on_its_own(namespace::work(Arc::clone(&context), namespace))
+    let resolving = context
+        .namespaces
+        .run(base.concurrency, stop.clone(), |namespace| {
+            on_its_own(namespace::work(Arc::clone(&context), namespace))
+        });
+    let verdicts = &context.verdicts.queue;
+    let verifying = verdicts.run(verification::AT_ONCE, stop, |subscription| {
+        on_its_own(verification::verify(Arc::clone(&context), subscription))
     });
-    tokio::join!(working, resolving);
+    tokio::join!(working, resolving, verifying);
 }
 
 /// Counts the signature checks of bundles and of catalogs together.
@@ -176,7 +197,7 @@ fn count_signatures(metrics: &Metrics, bundles: Images, sources: Arc<Sources>) {
     );
 }
 
-/// Follows OpenShift's signature policies.
+/// Follows the signature policies.
 async fn follow_policies(context: Arc<Context>) {
     let client = context.base.writer.own();
     let changed = || wake::policies(&context);

@@ -15,6 +15,7 @@ pub mod catalog;
 pub mod client;
 pub mod endpoint;
 pub mod messages;
+pub mod policies;
 pub mod pull;
 pub mod server;
 pub mod sources;

@@ -7,7 +7,6 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use olm_classic::cluster::{Cluster, items, text};
 use olm_cluster::identity::AccountName;
-use olm_cluster::image_policies::ImagePolicies;
 use olm_platform::events::Notice;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
@@ -17,7 +16,9 @@ use super::metrics::CatalogMetrics;
 use super::repeats::Repeats;
 use super::resolution::Resolutions;
 use super::unpack::Unpacker;
+use super::verdicts::Verdicts;
 use crate::base::{Base, reference};
+use crate::registry::policies::Policies;
 use crate::registry::sources::Sources;
 
 /// Shared state of the controllers.
@@ -28,8 +29,8 @@ pub struct Context {
     pub sources: Arc<Sources>,
     /// The namespace whose catalogs are visible everywhere.
     pub global: String,
-    /// OpenShift's signature policies.
-    pub policies: Arc<ImagePolicies>,
+    /// The signature policies.
+    pub policies: Arc<Policies>,
     /// Unpacks bundles.
     pub unpacker: Unpacker,
     /// The default time limit for unpacking, for OperatorGroups that set none.
@@ -46,6 +47,8 @@ pub struct Context {
     pub namespaces: Queue<String>,
     /// InstallPlans to work on, by namespace and name.
     pub plans: Queue<(String, String)>,
+    /// What the signature policies say about installed bundles.
+    pub verdicts: Verdicts,
     /// Failed InstallPlans whose account may have other rights now.
     pub resumed: Mutex<BTreeSet<(String, String)>>,
     /// Complete InstallPlans of which somebody may have deleted objects.

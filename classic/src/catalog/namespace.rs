@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use olm_api::conditions::reason::POLICY_REFUSES;
 use olm_classic::cluster::{Cluster, annotation, text};
 use olm_classic::names;
 use olm_classic::resolve::CatalogContent;
 use olm_classic::subscription::{
     NamespaceDecision, ResolveError, Unpacked, conclude, is_held, is_namespace_paused, pass,
     point_to_created, prepare, reconsidered, restarted, retried, settle_plan, superseded, with_installed,
+    with_verified,
 };
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
@@ -24,6 +26,7 @@ use super::context::{Context, holding, operator_group};
 use super::health::{entries, health};
 use super::migration::has_extensions;
 use super::resolution::ResolutionInput;
+use super::verification::verification;
 use super::write::write_status;
 use crate::objects::write::Actor;
 use crate::registry::sources::VisibleCatalogs;
@@ -111,8 +114,18 @@ async fn pass_over(context: &Context, namespace: &str) -> Result<Option<Duration
     } else {
         context.resolutions.forget(namespace);
     }
-    one_by_one(context, namespace, &cluster, &catalogs.contents, now).await?;
+    let verified = one_by_one(context, namespace, &cluster, &catalogs.contents, now).await?;
+    let due = resolve(context, namespace, catalogs, now).await?;
+    Ok(due.into_iter().chain(verified).min())
+}
 
+/// Resolves the Subscriptions together; with the time after which that is due again.
+async fn resolve(
+    context: &Context,
+    namespace: &str,
+    catalogs: VisibleCatalogs,
+    now: Timestamp,
+) -> Result<Option<Duration>, PassError> {
     let cluster = snapshot(context, namespace);
     for subscription in restarted(namespace, &cluster, now) {
         let name = text(&subscription, "/metadata/name");
@@ -206,28 +219,44 @@ async fn forget_plan(context: &Context, namespace: &str, subscriptions: &[Value]
     Ok(())
 }
 
-/// Settles the status of each Subscription about its InstallPlan, its catalogs and deprecations.
+/// Settles the status of each Subscription about its InstallPlan, its catalogs, deprecations and its installed version;
+/// with the time after which the image of one is to be verified again.
 async fn one_by_one(
     context: &Context,
     namespace: &str,
     cluster: &Cluster,
     catalogs: &[CatalogContent],
     now: Timestamp,
-) -> Result<(), PassError> {
+) -> Result<Option<Duration>, PassError> {
+    let mut due: Option<Duration> = None;
     for subscription in cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace) {
         context.metrics.synced(subscription);
         let known = entries(subscription, catalogs);
         let decision = pass(subscription, cluster, &context.global, &health, &known, now);
-        let with_installed = with_installed(&decision.subscription, cluster, now);
-        if decision.is_changed || with_installed.is_some() {
-            let written = with_installed.as_ref().unwrap_or(&decision.subscription);
-            write_status(&context.base, written).await?;
+        let verification = verification(context, subscription, cluster, catalogs).await;
+        due = due.into_iter().chain(verification.again()).min();
+        let (mut settled, mut is_changed) = (decision.subscription, decision.is_changed);
+        let (mut refusal, verdict) = (None, verification.verdict());
+        if let Some(with_installed) = with_installed(&settled, cluster, now) {
+            (settled, is_changed) = (with_installed, true);
+        }
+        if let Some(verdict) = verdict
+            && let Some(with_verified) = with_verified(&settled, verdict, now)
+        {
+            (settled, is_changed) = (with_verified, true);
+            refusal = verdict.filter(|(accepted, _)| *accepted == Some(false));
+        }
+        if is_changed {
+            write_status(&context.base, &settled).await?;
+        }
+        if let Some((_, why)) = refusal {
+            context.warn(&settled, [(POLICY_REFUSES.to_owned(), why.to_owned())]);
         }
         if let Some(error) = decision.error {
             return Err(PassError::Other(error));
         }
     }
-    Ok(())
+    Ok(due)
 }
 
 /// Says in all Subscriptions why the namespace is not resolved.

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use self::conditions::UnpackFailure;
 use self::images::{BundleImages, UnpackError, UnpackedBundle};
 use crate::registry::access::Puller;
+use crate::registry::policies::Policies;
 
 /// Time that a namespace waits for a bundle; most are unpacked within it.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -29,7 +30,7 @@ const HELD: Duration = Duration::from_mins(1);
 /// The first and the longest delay after a failure.
 const DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
 
-/// The bundles of a catalog: the namespace of the CatalogSource, the image, and the number of its rules.
+/// The bundles of a catalog: the namespace of the CatalogSource, the image, and the number of the policies for it.
 type Key = (String, String, u64);
 
 /// Time limits for unpacking, from the OperatorGroup.
@@ -59,6 +60,7 @@ pub fn catalog_missing() -> Value {
 /// Unpacks bundles.
 pub struct Unpacker {
     images: Arc<BundleImages>,
+    policies: Arc<Policies>,
     permits: Arc<RequestPermits>,
     jobs: Arc<Mutex<BTreeMap<Key, Job>>>,
     wake: Queue<String>,
@@ -92,13 +94,19 @@ enum State {
 
 impl Unpacker {
     /// `wake` is the queue of namespaces.
-    pub fn new(images: BundleImages, bounds: Bounds, wake: Queue<String>) -> Self {
+    pub fn new(images: BundleImages, policies: Arc<Policies>, bounds: Bounds, wake: Queue<String>) -> Self {
         Self {
             images: Arc::new(images),
+            policies,
             permits: Arc::new(RequestPermits::new(bounds)),
             jobs: Arc::default(),
             wake,
         }
+    }
+
+    /// The images of bundles.
+    pub fn images(&self) -> &BundleImages {
+        &self.images
     }
 
     /// The bundle with this image for a namespace, which is woken when the state changes.
@@ -109,7 +117,8 @@ impl Unpacker {
         puller: &Puller,
         timeouts: UnpackTimeouts,
     ) -> BundleState {
-        let key = (puller.namespace.clone(), image.to_owned(), puller.rules.mark());
+        let policy = self.policies.number(&puller.rules).await;
+        let key = (puller.namespace.clone(), image.to_owned(), policy);
         let mut changed = {
             let mut jobs = self.jobs.lock();
             let now = Instant::now();
@@ -144,10 +153,11 @@ impl Unpacker {
     /// # Errors
     /// When it cannot be pulled, or is no bundle.
     pub async fn fetch(&self, image: &str, puller: &Puller) -> Result<Arc<UnpackedBundle>, Arc<UnpackError>> {
+        let policy = self.policies.number(&puller.rules).await;
         let held = |(key, job): (&Key, &Job)| match &job.state {
             State::Done { bundle, .. }
                 if key.0 == puller.namespace
-                    && key.2 == puller.rules.mark()
+                    && key.2 == policy
                     && (key.1 == image || bundle.image == image) =>
             {
                 Some(Arc::clone(bundle))
@@ -173,7 +183,7 @@ impl Unpacker {
         }
     }
 
-    /// Forgets all attempts and their results: the rules for images changed. What runs has no effect any more.
+    /// Forgets all attempts and their results: the policies for images changed. What runs has no effect any more.
     pub fn forget(&self) {
         self.jobs.lock().clear();
     }

@@ -66,6 +66,7 @@ fn react(context: &Context, change: &Change) {
         names::SUBSCRIPTION_KIND => {
             if change.now.is_none() {
                 context.metrics.forgotten(object);
+                context.verdicts.forget(object);
             }
             context.namespaces.add(namespace.to_owned());
             if change.before.as_deref().is_some_and(is_paused) && !is_paused(object) {

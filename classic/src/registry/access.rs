@@ -77,6 +77,18 @@ impl Puller {
             rules,
         }
     }
+
+    /// The rights of a CatalogSource that may be gone, whose namespace is known.
+    pub fn of_catalog(source: Option<&Value>, namespace: &str, rules: Rules) -> Self {
+        match source {
+            Some(source) => Self::of(source, rules),
+            None => Self {
+                namespace: namespace.to_owned(),
+                secrets: Vec::new(),
+                rules,
+            },
+        }
+    }
 }
 
 /// The rules of a CatalogSource or Subscription itself for its image. A list that cannot be read refuses the image.
@@ -104,15 +116,10 @@ impl Accesses {
     /// # Errors
     /// When a flag cannot be read.
     pub fn new(client: Client, args: &CatalogArgs) -> anyhow::Result<Self> {
-        let common = &args.classic.common;
         Ok(Self {
             client,
-            settings: Settings {
-                registries: common.registries_file(),
-                policy: common.policy_file(),
-                plain_http: args.registry.plain_http_registries.clone(),
-            },
-            global_secret: common.pull_secret()?,
+            settings: settings(args),
+            global_secret: args.classic.common.pull_secret()?,
         })
     }
 
@@ -146,6 +153,16 @@ impl Accesses {
             policy,
             rules: puller.rules.clone(),
         })
+    }
+}
+
+/// The files that say where images come from and which may be used.
+pub fn settings(args: &CatalogArgs) -> Settings {
+    let common = &args.classic.common;
+    Settings {
+        registries: common.registries_file(),
+        policy: common.policy_file(),
+        plain_http: args.registry.plain_http_registries.clone(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! pass ─► image        fetch and serve an image
 //!         config_map   follow, read and serve a ConfigMap
 //!         remote       keep a connection to a registry elsewhere
-//!         pod          a Pod that serves, on request
+//!         pod          a Pod that serves, on request, and the image that it may run
 //!      ─► report       Service, EndpointSlice, status
 //! ```
 
@@ -14,6 +14,7 @@ mod image;
 mod metrics;
 mod pass;
 mod pod;
+mod pod_image;
 mod remote;
 mod report;
 mod state;

@@ -151,6 +151,27 @@ impl Contents {
         Ok(Resolved { pinned, access })
     }
 
+    /// The image of a reference now, which nodes of any platform may run, if the policies accept it.
+    ///
+    /// # Errors
+    /// They do not accept it, or its signatures cannot be read.
+    pub async fn verify_for_pods(&self, reference: &str, puller: &Puller) -> Result<Pinned, ContentError> {
+        let parsed = parse(reference)?;
+        let access = self.accesses.of(puller).await?;
+        let images = self.images.images();
+        Ok(images.verify_for_all_nodes(&parsed, &access).await?.pinned)
+    }
+
+    /// Asks the policies about an image whose content is stored already, and was shown to these credentials.
+    ///
+    /// # Errors
+    /// They do not accept it, or its signatures cannot be read.
+    pub async fn verify(&self, resolved: &Resolved) -> Result<(), ContentError> {
+        let reference = resolved.pinned.reference();
+        let verified = self.images.images().verify(&reference, &resolved.access).await;
+        Ok(verified.map(drop)?)
+    }
+
     /// The content of an image. What another source has stored already is shared once the registry has shown the image
     /// to this source's own credentials.
     ///

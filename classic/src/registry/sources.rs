@@ -9,7 +9,6 @@ use olm_classic::cluster::{items, label, text};
 use olm_classic::names;
 use olm_classic::registry::BundleMessage;
 use olm_classic::resolve::{self, CatalogContent};
-use olm_cluster::image_policies::ImagePolicies;
 use olm_image::Images;
 use olm_platform::log::chain;
 use olm_platform::queue::on_its_own;
@@ -20,6 +19,7 @@ use tokio::time::Instant;
 use super::Key;
 use super::controller::{Content, Context, pass};
 use super::hub;
+use super::policies::Policies;
 use super::pull::Contents;
 use crate::args::CatalogArgs;
 use crate::base::Base;
@@ -76,7 +76,7 @@ pub struct Sources {
 
 impl Sources {
     /// Nothing is opened yet.
-    pub fn new(base: Arc<Base>, args: &CatalogArgs, policies: Arc<ImagePolicies>) -> Arc<Self> {
+    pub fn new(base: Arc<Base>, args: &CatalogArgs, policies: Arc<Policies>) -> Arc<Self> {
         Arc::new(Self {
             context: Arc::new(Context::new(base, args, policies)),
         })

@@ -9,6 +9,7 @@ use crate::names;
 mod config_map;
 mod default_sources;
 mod listen;
+mod pinned;
 mod pod;
 mod registry;
 mod template;
@@ -17,8 +18,12 @@ mod update;
 pub use config_map::{ConfigMapContent, config_map_content};
 pub use default_sources::{NAMESPACE as MARKETPLACE, OperatorHubDecision, default_sources};
 pub use listen::{Listening, ServedRegistry, led_to_program, listen};
+pub use pinned::PinnedCatalog;
 pub use registry::{ensure, is_healthy};
 pub use template::{has_template, with_image};
+
+/// The reason of everything that is wrong with a registry.
+pub const FAULT: &str = "RegistryServerError";
 
 /// A CatalogSource and the cluster around it.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +48,8 @@ pub enum SourceKind {
 /// Images of registry Pods.
 #[derive(Debug, Clone)]
 pub struct Images {
+    /// The image of the catalog, where a signature policy asks about it; else `spec.image` as it is.
+    pub catalog: Option<PinnedCatalog>,
     /// The image that serves a ConfigMap.
     pub config_map_server: String,
     /// The image with `opm`, which serves content that is taken out of an image.
@@ -94,6 +101,16 @@ impl Source<'_> {
     /// Interval at which the registry is polled for a newer image; `None` without polling.
     pub fn poll_interval(&self) -> Option<SignedDuration> {
         update::is_polled(self).then(|| update::interval(self))
+    }
+
+    /// Whether its registry Pod is to be compared with a newer image now.
+    pub fn is_poll_due(&self, now: Timestamp) -> bool {
+        update::is_polled(self) && update::is_due(self, now)
+    }
+
+    /// Whether a Pod serves it.
+    pub fn has_pod(&self) -> bool {
+        serving(self).next().is_some()
     }
 
     /// Whether its registry runs an image.
@@ -285,6 +302,19 @@ pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timesta
     decision
 }
 
+/// The status of a source whose image may not be used. A registry that serves it stays.
+pub fn refused(source: &Source<'_>, fault: &str, connection: &str, now: Timestamp) -> Value {
+    let mut decision = CatalogSourceDecision {
+        status: source.object.get("status").cloned().unwrap_or_else(|| json!({})),
+        ..CatalogSourceDecision::default()
+    };
+    decision.fail(FAULT, fault);
+    if decision.status.get("registryService").is_some() {
+        connect(&mut decision.status, &source.address(), connection, now);
+    }
+    decision.status
+}
+
 /// Notes the state of the connection where it is news.
 fn connect(status: &mut Value, address: &str, connection: &str, now: Timestamp) {
     let known = status.pointer("/connectionState");
@@ -342,7 +372,7 @@ fn serve(source: &Source<'_>, images: &Images, decision: &mut CatalogSourceDecis
     let is_healthy = match is_healthy(source, images) {
         Ok(is_healthy) => is_healthy && source.object.pointer("/status/registryService").is_some(),
         Err(error) => {
-            decision.fail("RegistryServerError", &error);
+            decision.fail(FAULT, &error);
             decision.error = Some(error);
             return false;
         }
@@ -359,7 +389,7 @@ fn serve(source: &Source<'_>, images: &Images, decision: &mut CatalogSourceDecis
     decision.is_pending = ensured.is_pending;
     if let Some(error) = ensured.error {
         let error = format!("couldn't ensure registry server - {error}");
-        decision.fail("RegistryServerError", &error);
+        decision.fail(FAULT, &error);
         decision.error = Some(error);
         return false;
     }

@@ -20,6 +20,7 @@ mod plan_state;
 mod repair;
 mod restart;
 mod status;
+mod verified;
 
 pub use catalogs::Health;
 pub use deprecations::Entry;
@@ -35,6 +36,7 @@ pub use plan::{point_to_created, settle_plan};
 pub use repair::{RepairedPlan, doubtful, is_living, repaired, repairing};
 pub use restart::restarted;
 pub use status::{SubscriptionDecision, pass};
+pub use verified::{InstalledImage, installed_image, with_verified};
 
 /// Result of the resolver.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -102,14 +102,7 @@ async fn bundle(
     let subscriptions = gathered.cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
     let asking = subscriptions.filter(|found| text(found, "/status/currentCSV") == version);
     let rules = rules(context, namespace, asking);
-    let puller = match source {
-        Some(source) => Puller::of(source, rules),
-        None => Puller {
-            namespace: reference.catalog_namespace.clone(),
-            secrets: Vec::new(),
-            rules,
-        },
-    };
+    let puller = Puller::of_catalog(source, &reference.catalog_namespace, rules);
     let pinned: Value =
         serde_json::from_str(annotation(plan, names::BUNDLE_IMAGES_ANNOTATION)).unwrap_or_default();
     let image = pinned.get(path).and_then(Value::as_str).unwrap_or(path);

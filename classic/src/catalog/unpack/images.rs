@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use kube::Client;
 use olm_classic::install_plan::{BundleContent, FilesError, read_bundle};
-use olm_image::{Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, Selection};
+use olm_image::{
+    Access, Digest, Images, Limits, Options, Pinned, PullError, Reference, Selection, SignatureStatus,
+};
+use olm_platform::log::chain;
 use parking_lot::Mutex;
 
 use crate::args::CatalogArgs;
@@ -101,6 +104,14 @@ impl BundleImages {
             shown.map_err(refused)?;
         }
         self.read(&pinned, &access).await
+    }
+
+    /// What the signature policies say about an image in use; `None` if they ask for no signature.
+    pub async fn signature_status(&self, image: &Pinned, puller: &Puller) -> Option<SignatureStatus> {
+        match self.accesses.of(puller).await {
+            Ok(access) => self.images.signature_status(image, &access).await,
+            Err(error) => Some(SignatureStatus::unknown(image, &chain(&error))),
+        }
     }
 
     async fn read(&self, pinned: &Pinned, access: &Access) -> Result<UnpackedBundle, UnpackError> {

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use olm_classic::catalog_source::{has_template, with_image};
 use olm_classic::cluster::text;
-use olm_cluster::image_policies::ImagePolicies;
 use olm_platform::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -18,6 +17,7 @@ use crate::args::CatalogArgs;
 use crate::base::Base;
 use crate::objects::write::Writer;
 use crate::registry::Key;
+use crate::registry::policies::Policies;
 use crate::registry::pull::Contents;
 use crate::registry::trust::Trust;
 
@@ -29,8 +29,8 @@ pub(in crate::registry) struct Context {
     /// The address of this process, where clients can reach it.
     pub(in crate::registry) address: Option<IpAddr>,
     pub(in crate::registry) args: CatalogArgs,
-    /// OpenShift's signature policies.
-    pub(in crate::registry) policies: Arc<ImagePolicies>,
+    /// The signature policies.
+    pub(in crate::registry) policies: Arc<Policies>,
     /// The authorities of registries elsewhere.
     pub(in crate::registry) trust: Trust,
     contents: OnceLock<Arc<Contents>>,
@@ -40,11 +40,7 @@ pub(in crate::registry) struct Context {
 }
 
 impl Context {
-    pub(in crate::registry) fn new(
-        base: Arc<Base>,
-        args: &CatalogArgs,
-        policies: Arc<ImagePolicies>,
-    ) -> Self {
+    pub(in crate::registry) fn new(base: Arc<Base>, args: &CatalogArgs, policies: Arc<Policies>) -> Self {
         let registry = &args.registry;
         let queue = Queue::default();
         queue.report_to(&base.metrics, "catalogsource");

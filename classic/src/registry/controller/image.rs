@@ -7,13 +7,12 @@ use jiff::Timestamp;
 use olm_api::names::REGISTRY_POD;
 use olm_classic::catalog_source::Source;
 use olm_classic::cluster::text;
-use olm_image::Rules;
 use olm_platform::log::chain;
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::FailureKind;
 
 use super::context::Context;
-use super::report::{report, serve, serve_catalog};
+use super::report::{fault, report, serve, serve_catalog};
 use super::state::{PersistedSource, ServedCatalog};
 use crate::registry::Key;
 use crate::registry::access::{Puller, own_rules};
@@ -27,6 +26,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     let wanted = CatalogImage::of(source.object);
     let rules = own_rules(source.object).and(&context.policies.of_cluster());
     let puller = Puller::of(source.object, rules);
+    let policy = context.policies.number(&puller.rules).await;
     context.sources.with(key, |source| {
         source.remote = None;
         if source.map.is_some() {
@@ -43,9 +43,8 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
     let is_current = context.sources.with(key, |source| {
         let served = source.served.as_ref();
         source.fault.is_none()
-            && served.is_some_and(|served| {
-                served.is_confirmed && served.wanted == wanted && served.puller == puller
-            })
+            && served
+                .is_some_and(|served| served.secrets == puller.secrets && served.is_accepted(&wanted, policy))
     });
     if is_current && due.is_none_or(|due| !due.is_zero()) {
         return due.map_or(Outcome::Done, Outcome::After);
@@ -58,7 +57,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
             tracing::debug!(error = failure.message, "cannot report on a CatalogSource");
         }
     }
-    let fetched = fetch(context, key, &wanted, &puller).await;
+    let fetched = fetch(context, key, &wanted, &puller, policy).await;
     context
         .sources
         .with(key, |source| source.asked = Some(Timestamp::now()));
@@ -69,14 +68,7 @@ pub(super) async fn image(context: &Context, key: &Key, source: &Source<'_>) -> 
         }
         Err(ContentError::Stopped) => Outcome::Done,
         Err(error) => {
-            let (image, hint) = (&wanted.reference, hint(&error));
-            let fault = format!("cannot serve catalog image {image}: {}{hint}", chain(&error));
-            tracing::warn!(
-                namespace = key.0,
-                name = key.1,
-                error = fault,
-                "a catalog is not served"
-            );
+            let fault = fault(key, &wanted.reference, &error) + &hint(&error);
             context.sources.with(key, |source| source.fault = Some(fault));
             Outcome::Failed
         }
@@ -110,24 +102,22 @@ fn restore(context: &Context, key: &Key, wanted: &CatalogImage, puller: &Puller)
     {
         let served = ServedCatalog {
             wanted: wanted.clone(),
-            // Which rules it satisfied is not known.
-            puller: Puller {
-                rules: Rules::default(),
-                ..puller.clone()
-            },
+            secrets: kept.secrets,
             content,
             name: kept.name,
-            is_confirmed: false,
+            accepted_by: None,
         };
         serve_catalog(context, key, served);
     }
 }
 
+/// Fetches the content of an image and serves it; `policy` is the number of the policies for it.
 async fn fetch(
     context: &Context,
     key: &Key,
     wanted: &CatalogImage,
     puller: &Puller,
+    policy: u64,
 ) -> Result<(), ContentError> {
     let contents = context.contents().ok_or(ContentError::Stopped)?;
     let resolved = contents.resolve(&wanted.reference, puller).await?;
@@ -140,10 +130,13 @@ async fn fetch(
     let known = context.sources.with(key, |source| {
         let served = source.served.as_ref();
         served
-            .filter(|served| served.name == name && served.puller == *puller)
-            .map(|served| Arc::clone(&served.content))
+            .filter(|served| served.name == name && served.secrets == puller.secrets)
+            .map(|served| (Arc::clone(&served.content), served.is_accepted(wanted, policy)))
     });
-    let catalog = if let Some(known) = known {
+    let catalog = if let Some((known, is_accepted)) = known {
+        if !is_accepted {
+            contents.verify(&resolved).await?;
+        }
         known
     } else {
         if let Some((_, fault)) = context.sources.with(key, |source| source.refused.clone()) {
@@ -167,10 +160,10 @@ async fn fetch(
     context.sources.keep(key, kept);
     let served = ServedCatalog {
         wanted: wanted.clone(),
-        puller: puller.clone(),
+        secrets: puller.secrets.clone(),
         content: catalog,
         name,
-        is_confirmed: true,
+        accepted_by: Some(policy),
     };
     serve_catalog(context, key, served);
     Ok(())

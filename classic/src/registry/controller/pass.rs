@@ -20,7 +20,6 @@ use super::remote::Remote;
 use super::report::{dialled, report, serve, serve_catalog, waking};
 use super::state::{ServedCatalog, TrackedSource};
 use crate::registry::Key;
-use crate::registry::access::Puller;
 use crate::registry::pull::CatalogImage;
 
 /// The pause until the newer version of an object is here.
@@ -212,10 +211,10 @@ async fn config_map(context: &Context, key: &Key, name: &str, known: ConfigMapSt
         Ok(catalog) => {
             let served = ServedCatalog {
                 wanted: CatalogImage::default(),
-                puller: Puller::default(),
+                secrets: Vec::new(),
                 content: catalog,
                 name: stored,
-                is_confirmed: true,
+                accepted_by: None,
             };
             serve_catalog(context, key, served);
             Outcome::Done

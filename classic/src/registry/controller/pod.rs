@@ -7,13 +7,16 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::DeleteParams;
-use olm_classic::catalog_source::{CatalogSourceDecision, Images, Source, led_to_program, pass};
+use olm_classic::catalog_source::{
+    CatalogSourceDecision, FAULT, Images, Source, led_to_program, pass, refused,
+};
 use olm_classic::cluster::{Cluster, text};
 use olm_platform::queue::Outcome;
 use olm_rollout::failure::{FailureKind, RequestFailure};
 use serde_json::Value;
 
 use super::context::Context;
+use super::pod_image::{PodImage, pod_image};
 use super::remote::{Remote, State};
 use super::report::{CONNECTING, FAILED, READY, dialled, replace_status};
 use crate::objects::write::Actor;
@@ -40,6 +43,14 @@ pub(super) async fn pod(
         cluster: &cluster,
         ..*source
     };
+    let (catalog, refusal) = match pod_image(context, key, &source).await {
+        PodImage::Unasked => (None, None),
+        PodImage::Accepted(catalog, refusal) => (Some(catalog), refusal),
+        PodImage::Refused(fault) => {
+            refuse(context, key, &source, live, fault).await?;
+            return Ok(Outcome::Failed);
+        }
+    };
     // The objects that led to this program go first: the Service gets a selector, and clients must not be led to a
     // port that is closed.
     let mut is_led_here = false;
@@ -53,6 +64,7 @@ pub(super) async fn pod(
     let (connection, fault) = dial(context, key, &source);
     let registry = &context.args.registry;
     let images = Images {
+        catalog,
         config_map_server: registry.config_map_server_image.clone(),
         opm: registry.opm_image.clone(),
         utilities: registry.util_image.clone(),
@@ -61,18 +73,40 @@ pub(super) async fn pod(
     let decision = pass(&source, &images, connection, Timestamp::now());
     write(context, key, &cluster, &decision).await?;
     let mut status = decision.status;
-    if let (Some(fault), Some(status)) = (fault, status.as_object_mut()) {
-        status
-            .entry("reason")
-            .or_insert_with(|| "RegistryServerError".into());
+    let is_refused = refusal.is_some();
+    if let (Some(fault), Some(status)) = (refusal.or(fault), status.as_object_mut()) {
+        status.entry("reason").or_insert_with(|| FAULT.into());
         status.entry("message").or_insert_with(|| fault.into());
     }
     replace_status(context, key, source.object, live, status, connection).await?;
     Ok(match decision.next {
-        _ if decision.error.is_some() => Outcome::Failed,
+        _ if is_refused || decision.error.is_some() => Outcome::Failed,
         Some(next) => Outcome::After(Duration::try_from(next).unwrap_or(PENDING)),
         None => Outcome::Done,
     })
+}
+
+/// Says why no Pod of the image is made. What serves the source stays.
+async fn refuse(
+    context: &Arc<Context>,
+    key: &Key,
+    source: &Source<'_>,
+    live: &Value,
+    fault: String,
+) -> Result<(), RequestFailure> {
+    let connection = if context.sources.with(key, |source| source.served.is_some()) {
+        READY
+    } else if source.has_pod() {
+        dial(context, key, source).0
+    } else {
+        context.sources.with(key, |source| {
+            source.remote = None;
+            source.fault = Some(fault.clone());
+        });
+        FAILED
+    };
+    let status = refused(source, &fault, connection, Timestamp::now());
+    replace_status(context, key, source.object, live, status, connection).await
 }
 
 /// Reads the objects that are not followed.

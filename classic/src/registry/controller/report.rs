@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use olm_classic::catalog_source::{Listening, ServedRegistry, Source, listen};
+use olm_platform::log::chain;
 use olm_rollout::failure::RequestFailure;
 use serde_json::Value;
 
@@ -13,12 +14,20 @@ use super::remote::State;
 use super::state::{ServedCatalog, TrackedSource};
 use crate::objects::write::Actor;
 use crate::registry::Key;
+use crate::registry::pull::ContentError;
 use crate::registry::server::Listener;
 
 /// The states of a connection, in the words of gRPC.
 pub(super) const READY: &str = "READY";
 pub(super) const CONNECTING: &str = "CONNECTING";
 pub(super) const FAILED: &str = "TRANSIENT_FAILURE";
+
+/// The fault of an image that is not served. It is logged.
+pub(super) fn fault((namespace, name): &Key, image: &str, error: &ContentError) -> String {
+    let fault = format!("cannot serve catalog image {image}: {}", chain(error));
+    tracing::warn!(namespace, name, error = fault, "a catalog is not served");
+    fault
+}
 
 /// Opens the port of a source.
 pub(super) async fn serve(context: &Context, key: &Key) -> std::io::Result<()> {

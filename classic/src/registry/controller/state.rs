@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use olm_image::Pinned;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::config_map::WatchedMap;
 use super::remote::{Remote, State};
 use crate::registry::Key;
-use crate::registry::access::Puller;
 use crate::registry::catalog::StoredCatalog;
 use crate::registry::pull::CatalogImage;
 use crate::registry::server::Listener;
@@ -24,14 +24,49 @@ const FILE: &str = "sources.json";
 pub(super) struct ServedCatalog {
     /// The requested image; none for a ConfigMap.
     pub(super) wanted: CatalogImage,
-    /// The rights that it was pulled with, and the rules that it satisfied.
-    pub(super) puller: Puller,
+    /// The pull secrets that the registry accepted for it.
+    pub(super) secrets: Vec<String>,
     /// The content.
     pub(super) content: Arc<StoredCatalog>,
     /// Its name in the store.
     pub(super) name: String,
-    /// Whether the registry said so in this process.
-    pub(super) is_confirmed: bool,
+    /// The number of the policies that accepted it, once the registry named it in this process.
+    pub(super) accepted_by: Option<u64>,
+}
+
+impl ServedCatalog {
+    /// Whether the registry named it for this image, and the policies with this number accepted it.
+    pub(super) fn is_accepted(&self, wanted: &CatalogImage, policy: u64) -> bool {
+        self.wanted == *wanted && self.accepted_by == Some(policy)
+    }
+}
+
+/// An image that the signature policies accepted for registry Pods.
+#[derive(Debug, Clone)]
+pub(super) struct AcceptedImage {
+    /// The image as the source names it.
+    pub(super) reference: String,
+    /// The pull secrets with which its signatures were read.
+    pub(super) secrets: Vec<String>,
+    /// The number of the policies.
+    pub(super) policy: u64,
+    /// The image that the reference led to last.
+    pub(super) newest: Pinned,
+    /// The image that it led to before.
+    pub(super) earlier: Option<Pinned>,
+    /// Why it could not be verified again since.
+    pub(super) fault: Option<String>,
+}
+
+impl AcceptedImage {
+    /// The image before the newest one.
+    pub(super) fn before(self, newest: &Pinned) -> Option<Pinned> {
+        if self.newest == *newest {
+            self.earlier
+        } else {
+            Some(self.newest)
+        }
+    }
 }
 
 /// The state of a source.
@@ -45,6 +80,8 @@ pub(super) struct TrackedSource {
     pub(super) served: Option<ServedCatalog>,
     /// The registry elsewhere.
     pub(super) remote: Option<Arc<Remote>>,
+    /// The image that its registry Pod runs, where a policy asks about it.
+    pub(super) pod_image: Option<AcceptedImage>,
     /// The ConfigMap with its content.
     pub(super) map: Option<WatchedMap>,
     /// The reason why it does not serve the requested content.

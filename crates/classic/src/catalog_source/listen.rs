@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::registry::{PORT, has_valid_status, object, service_labels};
-use super::{Source, SourceKind, connect, registry_pods, update};
+use super::{FAULT, Source, SourceKind, connect, registry_pods, update};
 use crate::cluster::{annotation, items, label, object_at, put, text};
 use crate::names;
 
@@ -37,9 +37,6 @@ pub struct Listening {
     /// The status after the pass.
     pub status: Value,
 }
-
-/// The reason of everything that is wrong with a registry.
-const FAULT: &str = "RegistryServerError";
 
 /// One pass over a source whose registry is no Pod.
 pub fn listen(source: &Source<'_>, served: &ServedRegistry<'_>, now: Timestamp) -> Listening {

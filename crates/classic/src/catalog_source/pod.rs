@@ -14,15 +14,17 @@ const ENFORCED_LABEL: &str = "pod-security.kubernetes.io/enforce";
 const CONTENT: &str = "/extracted-catalog";
 const PORT: i64 = 50051;
 
-/// The Pod of a source. `labels` are its labels but for the hash; `account` is its service account as it is or will be.
+/// The Pod of a source that serves this image, if it serves one. `labels` are its labels but for the hash; `account` is
+/// its service account as it is or will be.
 pub(super) fn pod(
     source: &Source<'_>,
+    image: &str,
     images: &Images,
     labels: &Map<String, Value>,
     account: &Value,
 ) -> Value {
     let mut spec = if source.is_image() {
-        image_spec(source, images)
+        image_spec(source, image, images)
     } else {
         config_map_spec(source, images)
     };
@@ -118,8 +120,7 @@ fn config_map_spec(source: &Source<'_>, images: &Images) -> Value {
     json!({"containers": [server]})
 }
 
-fn image_spec(source: &Source<'_>, images: &Images) -> Value {
-    let image = text(source.object, "/spec/image");
+fn image_spec(source: &Source<'_>, image: &str, images: &Images) -> Value {
     let extract = source.object.pointer("/spec/grpcPodConfig/extractContent");
     let Some(extract) = extract.filter(|extract| extract.is_object()) else {
         return json!({"containers": [server("registry-server", image, 10)]});
@@ -237,16 +238,14 @@ fn restrict(spec: &mut Value, user: Option<i64>) {
     }
 }
 
+/// The images of all containers of a Pod.
+pub(super) fn images(pod: &Value) -> Vec<&str> {
+    let of = |list: &'static str| items(pod, list).map(|one| text(one, "/image"));
+    of("/spec/initContainers").chain(of("/spec/containers")).collect()
+}
+
 /// Whether a Pod is the wanted one: the labels, the hash among them, and the images.
 pub(super) fn is_same(found: &Value, wanted: &Value) -> bool {
-    let images = |pod: &Value| -> Vec<String> {
-        let of = |list: &str| {
-            items(pod, &format!("/spec/{list}"))
-                .map(|one| text(one, "/image").to_owned())
-                .collect::<Vec<_>>()
-        };
-        [of("initContainers"), of("containers")].concat()
-    };
     let labels = wanted.pointer("/metadata/labels").and_then(Value::as_object);
     let has = |key: &str, value: &Value| {
         found

@@ -29,6 +29,8 @@ struct RegistryObjects {
     account: Value,
     roles: Vec<Value>,
     pod: Value,
+    /// The Pod that looks for a newer catalog, where it runs another image.
+    update: Option<Value>,
     service: Value,
 }
 
@@ -52,12 +54,20 @@ fn registry_objects(source: &Source<'_>, images: &Images) -> Result<RegistryObje
         source.namespace(),
         text(&account, "/metadata/name"),
     );
-    let pod = pod(source, images, &labels, live.unwrap_or(&account));
+    let of_image = |image: &str| pod(source, image, images, &labels, live.unwrap_or(&account));
+    let (pod, update) = match &images.catalog {
+        None => (of_image(text(source.object, "/spec/image")), None),
+        Some(catalog) => {
+            let newest = Some(&catalog.newest).filter(|newest| **newest != catalog.serving);
+            (of_image(&catalog.serving), newest.map(|newest| of_image(newest)))
+        }
+    };
     Ok(RegistryObjects {
         policies: [server_policy(source, &labels), unpack_policy(source)],
         account,
         roles,
         pod,
+        update,
         service: service(source),
     })
 }
@@ -323,7 +333,8 @@ pub fn ensure(source: &Source<'_>, images: &Images, now: Timestamp) -> RegistryC
         }
         ensured.written.push(wanted.pod.clone());
     }
-    if source.is_image() && !update::poll(source, &wanted.pod, now, &mut ensured) {
+    let update = wanted.update.as_ref().unwrap_or(&wanted.pod);
+    if source.is_image() && !update::poll(source, update, now, &mut ensured) {
         return ensured;
     }
     let hash = |service: &Value| label(service, names::SERVICE_HASH_LABEL).to_owned();

@@ -65,7 +65,7 @@ pub(super) fn interval_fault(source: &Source<'_>) -> Option<String> {
     ))
 }
 
-fn is_due(source: &Source<'_>, now: Timestamp) -> bool {
+pub(super) fn is_due(source: &Source<'_>, now: Timestamp) -> bool {
     let last = text(source.object, "/status/latestImageRegistryPoll");
     let last = last.parse::<Timestamp>().ok().or_else(|| created(source));
     last.and_then(|last| last.checked_add(interval(source)).ok())

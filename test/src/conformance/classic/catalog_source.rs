@@ -29,6 +29,7 @@ pub fn run(case: &Value) -> Outcome {
         cluster: &cluster,
     };
     let images = Images {
+        catalog: None,
         config_map_server: "reg.example/configmap-server:1".to_owned(),
         opm: "reg.example/opm:1".to_owned(),
         utilities: "reg.example/util:1".to_owned(),
