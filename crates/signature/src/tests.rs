@@ -1,5 +1,6 @@
 //! Signatures that cosign 3.1.3 made with a key are verified; the same with a byte or a field changed are not.
 
+mod keys;
 mod own_authority;
 mod public;
 
