@@ -233,7 +233,11 @@ fn only_a_statement_that_an_image_is_signed_counts() {
         &|document| document["_type"] = json!("https://in-toto.io/Statement/v2"),
         "unknown kind",
     );
-    assert!(statement::Statement::read("text/plain", b"{}").is_err());
+    let fault = statement::Statement::read("text/plain", b"{}").err().unwrap();
+    assert!(
+        fault.to_string().contains("\"text/plain\" is not a statement"),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -337,7 +341,8 @@ fn an_entry_of_the_log_is_proven_to_be_in_it() {
     let mut document: Value = serde_json::from_str(BUNDLE_TEXT).unwrap();
     let entries = serde_json::from_str::<Value>(LOGGED).unwrap();
     document["verificationMaterial"]["tlogEntries"] = entries["verificationMaterial"]["tlogEntries"].clone();
-    assert!(check(&ours, &bundle(&document.to_string()), IMAGE).is_err());
+    let fault = check(&ours, &bundle(&document.to_string()), IMAGE).unwrap_err();
+    assert_eq!(fault.kind(), "digest", "{fault}");
 }
 
 /// Authority with this identity, by the trust root after a change.
@@ -464,18 +469,27 @@ fn no_part_of_a_signature_by_an_identity_can_be_changed() {
         *value = json!(STANDARD.encode(bytes));
     };
     let authority = identity(SUBJECT, ISSUER, &|_| {});
-    for path in [
-        "/verificationMaterial/certificate/rawBytes",
-        "/verificationMaterial/tlogEntries/0/canonicalizedBody",
-        "/verificationMaterial/timestampVerificationData/rfc3161Timestamps/0/signedTimestamp",
-        "/dsseEnvelope/payload",
-        "/dsseEnvelope/signatures/0/sig",
+    let proofs = "/verificationMaterial/timestampVerificationData/rfc3161Timestamps/0/signedTimestamp";
+    let all: &[_] = &[usize::MAX, 5, 77, 191, 300];
+    for (path, places, kind) in [
+        ("/verificationMaterial/certificate/rawBytes", all, "certificate"),
+        (
+            "/verificationMaterial/tlogEntries/0/canonicalizedBody",
+            all,
+            "log",
+        ),
+        (proofs, all, "time"),
+        // Its statement must be readable before its digest is known.
+        ("/dsseEnvelope/payload", &[usize::MAX, 5, 300], "form"),
+        ("/dsseEnvelope/payload", &[77, 191], "key"),
+        // The timestamp is of the signature.
+        ("/dsseEnvelope/signatures/0/sig", all, "time"),
     ] {
-        for place in [usize::MAX, 5, 77, 191, 300] {
+        for &place in places {
             let mut document: Value = serde_json::from_str(KEYLESS).unwrap();
             flip(document.pointer_mut(path).unwrap(), place);
-            let found = check(&authority, &bundle(&document.to_string()), KEYLESS_IMAGE);
-            assert!(found.is_err(), "{path} at {place}");
+            let fault = check(&authority, &bundle(&document.to_string()), KEYLESS_IMAGE).unwrap_err();
+            assert_eq!(fault.kind(), kind, "{path} at {place}: {fault}");
         }
     }
 }
@@ -506,7 +520,8 @@ fn a_pattern_fits_the_whole_text_only() {
         assert!(!fits(pattern(), other), "{other}");
     }
     for text in ["(", "a)|(b", "(?:a{1000}){1000}{1000}"] {
-        assert!(Pattern::matching(text).is_err(), "{text}");
+        let error = Pattern::matching(text).unwrap_err();
+        assert!(error.contains("is not a usable regular expression"), "{error}");
     }
     let fault = identity(pattern())
         .check("root", true, "https://other.example")
@@ -522,12 +537,16 @@ fn a_pattern_fits_the_whole_text_only() {
 
 #[test]
 fn a_trust_root_of_another_kind_or_size_is_refused() {
-    for text in [
-        "",
-        "{}",
-        r#"{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.9"}"#,
+    for (text, said) in [
+        ("", "failed to parse JSON"),
+        ("{}", "missing field `mediaType`"),
+        (
+            r#"{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.9"}"#,
+            "is not a known kind of trust root",
+        ),
     ] {
-        assert!(Trust::parse(text.as_bytes()).is_err(), "{text}");
+        let error = Trust::parse(text.as_bytes()).unwrap_err();
+        assert!(error.contains(said), "{text}: {error}");
     }
     let large = vec![b' '; (1 << 20) + 1];
     assert!(Trust::parse(&large).unwrap_err().contains("larger than"));
