@@ -1,7 +1,7 @@
 //! A server in front of the real registry with the behaviour of other registries: it presents any certificate, supports
 //! only some versions and protocols, redirects requests for blobs, limits clients, and omits optional features.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Cursor;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -143,6 +143,10 @@ pub struct ProxyBehaviour {
     pub lists_referrers: Option<usize>,
     /// Uploads go on here, and not at the address of the registry behind it.
     pub keeps_uploads: bool,
+    /// Answers to paths with these ends: a status, a media type and a body.
+    pub answers: BTreeMap<String, (u16, String, String)>,
+    /// Paths with this end are never answered.
+    pub hangs: Option<String>,
 }
 
 /// A request as it came.
@@ -279,6 +283,13 @@ impl State {
             range: range.map(str::to_owned),
         });
         let is_reading = matches!(head.method, Method::GET | Method::HEAD);
+        if lock(&self.behaviour)
+            .hangs
+            .as_deref()
+            .is_some_and(|end| path.ends_with(end))
+        {
+            std::future::pending::<()>().await;
+        }
         let (hides_digest, challenge, lists_referrers, keeps_uploads) = {
             let mut behaviour = lock(&self.behaviour);
             if let Some((status, wait)) = behaviour.refusals.pop_front() {
@@ -292,6 +303,11 @@ impl State {
             {
                 let headers = [(CONTENT_TYPE, kind.clone())];
                 return Ok(response(StatusCode::OK, &headers, text.clone()));
+            }
+            let mut answers = behaviour.answers.iter();
+            if let Some((_, (status, kind, text))) = answers.find(|(end, _)| path.ends_with(*end)) {
+                let headers = [(CONTENT_TYPE, kind.clone())];
+                return Ok(response(StatusCode::from_u16(*status)?, &headers, text.clone()));
             }
             if let Some(size) = behaviour.lists_referrers
                 && let Some((index, next)) = self.referrers.page(path, size)

@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use olm_signature::{ATTESTATION_BYTES, BUNDLE_BYTES, SIGNATURE_PREDICATE_TYPE, Signature};
+use olm_signature::{ATTESTATION_BYTES, BUNDLE_BYTES, SIGNATURE_PREDICATE_TYPE, Signature, SignatureError};
+use olm_transport::chain;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::policy::{Approval, PolicyRejection, RequiredSignature, SignatureMismatch};
 use crate::access::tally::OUTCOMES;
 use crate::digest::Digest;
 use crate::manifest::Blob;
+use crate::pull::PullError;
 use crate::reference::Reference;
 
 /// The most bytes of all signatures and attestations of an image that are read.
@@ -130,6 +132,26 @@ impl<'policy> Evaluation<'policy> {
             if judged.approval.is_none() {
                 judged.check(signature, digests, image, now);
             }
+        }
+    }
+
+    /// What was read; `None` of an entry that is broken. It satisfies nothing, and the others still count: whoever may
+    /// push beside an image could refuse it with a broken entry otherwise.
+    ///
+    /// # Errors
+    /// An error of the registry, which says nothing about the entry: another one may be what the policy asks for.
+    pub(super) fn readable<T>(&mut self, read: Result<T, PullError>) -> Result<Option<T>, PullError> {
+        match read {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_broken_content() => {
+                self.checked += 1;
+                let fault = SignatureError::Form(chain(&error));
+                for judged in &mut self.requirements {
+                    judged.note(&fault.clone().into());
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 
