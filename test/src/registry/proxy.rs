@@ -124,6 +124,22 @@ impl<'a> ServerTls<'a> {
             protocols: vec!["h2", "http/1.1"],
         }
     }
+
+    fn config(&self) -> Result<ServerConfig> {
+        let chain = std::iter::once(self.leaf).chain(self.intermediates.iter().copied());
+        let key = PrivatePkcs8KeyDer::from(self.leaf.key.serialize_der());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(self.versions)?
+            .with_no_client_auth()
+            .with_single_cert(chain.map(Issued::der).collect(), key.into())?;
+        config.alpn_protocols = self
+            .protocols
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
+        Ok(config)
+    }
 }
 
 /// The differences between the server and the registry behind it.
@@ -191,6 +207,24 @@ impl RegistryProxy {
         tls: &ServerTls<'_>,
         behaviour: ProxyBehaviour,
     ) -> Result<Self> {
+        let transport = Transport::Tls(Arc::new(tls.config()?));
+        Self::serve(upstream, ca, transport, behaviour).await
+    }
+
+    /// The same without TLS.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn plain(upstream: &str, ca: &Path, behaviour: ProxyBehaviour) -> Result<Self> {
+        Self::serve(upstream, ca, Transport::Plain, behaviour).await
+    }
+
+    async fn serve(
+        upstream: &str,
+        ca: &Path,
+        transport: Transport,
+        behaviour: ProxyBehaviour,
+    ) -> Result<Self> {
         let authority = reqwest::Certificate::from_pem(&std::fs::read(ca)?)?;
         let client = reqwest::Client::builder()
             .tls_certs_merge([authority])
@@ -204,25 +238,13 @@ impl RegistryProxy {
             seen: Mutex::default(),
             referrers: Referrers::default(),
         });
-        let chain = std::iter::once(tls.leaf).chain(tls.intermediates.iter().copied());
-        let key = PrivatePkcs8KeyDer::from(tls.leaf.key.serialize_der());
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(tls.versions)?
-            .with_no_client_auth()
-            .with_single_cert(chain.map(Issued::der).collect(), key.into())?;
-        config.alpn_protocols = tls
-            .protocols
-            .iter()
-            .map(|protocol| protocol.as_bytes().to_vec())
-            .collect();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let stop = CancellationToken::new();
         let serving = Arc::clone(&state);
         tokio::spawn(listener::serve(
             listener,
-            Transport::Tls(Arc::new(config)),
+            transport,
             Limits::default(),
             stop.clone(),
             move |request, _| {
@@ -324,6 +346,9 @@ impl State {
                 behaviour.keeps_uploads,
             )
         };
+        if lists_referrers.is_some() && head.method == Method::DELETE && self.referrers.forget(path) {
+            return Ok(response(StatusCode::ACCEPTED, &[], ""));
+        }
         let subject = if lists_referrers.is_some() && head.method == Method::PUT {
             self.referrers.note(path, &body)
         } else {
