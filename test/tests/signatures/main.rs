@@ -78,6 +78,12 @@ impl Way {
     fn is_logged(self, services: bool) -> bool {
         services && self.is_bundle() && self.cosign == Cosign::Three
     }
+
+    /// Whether a certificate of an attestation is used at a time that nothing proves: cosign 2 stamps the whole envelope
+    /// in the older form, and not its signature.
+    fn stamps_envelopes(self, services: bool) -> bool {
+        services && self.keyless && !self.is_bundle() && self.cosign == Cosign::Two
+    }
 }
 
 /// A registry, and the tools that sign images in it.

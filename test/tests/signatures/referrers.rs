@@ -65,7 +65,11 @@ async fn signatures_and_attestations_are_found_where_a_registry_lists_referrers(
     refuses(by_key(&stage.public), "asks for a signature, and there is none").await?;
     signing("sign", &[])?;
     judge(by_key(&stage.public)).await?;
-    refuses(attested.clone(), "asks for an attestation, and there is none").await?;
+    refuses(
+        attested.clone(),
+        "its type is \"https://sigstore.dev/cosign/sign/v1\", not",
+    )
+    .await?;
     let predicate = stage.key.with_file_name("scan.json");
     std::fs::write(&predicate, json!({ "findings": [] }).to_string())?;
     let more = [

@@ -192,7 +192,8 @@ impl Images {
             let named = entry.artifact_type.as_deref().unwrap_or_default();
             let annotations = entry.annotations.as_ref();
             matches!(named, "" | EMPTY_TYPE | BUNDLE)
-                && evaluation.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
+                && evaluation
+                    .may_be_bundle(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
         });
         for entry in candidates.take(SIGNATURES).collect::<Vec<_>>() {
             let checked = self.bundle(&home, entry, access, evaluation).await;
@@ -221,7 +222,7 @@ impl Images {
             return Ok(());
         };
         let annotations = manifest.annotations.as_ref();
-        if !evaluation.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
+        if !evaluation.may_be_bundle(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
             return Ok(());
         }
         let Some(layer) = bundle_layers(&manifest).next() else {

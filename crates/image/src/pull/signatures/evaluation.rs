@@ -110,6 +110,13 @@ impl<'policy> Evaluation<'policy> {
         predicate_type.is_none_or(|named| self.predicate_types.contains(named))
     }
 
+    /// The same for the annotation of a referrer. With a signing configuration, cosign 2.6 names attestations of any type
+    /// as signatures there.
+    pub(super) fn may_be_bundle(&self, predicate_type: Option<&String>) -> bool {
+        self.may_count(predicate_type)
+            || predicate_type.is_some_and(|named| named == SIGNATURE_PREDICATE_TYPE)
+    }
+
     /// Whether a blob may be read. One that is too large is only counted, so that a large bill of materials beside the
     /// image does not refuse it.
     pub(super) fn has_room(&mut self, blob: &Blob, limit: u64) -> bool {
@@ -344,6 +351,24 @@ mod tests {
         let refused = judge(SIGNED, |_| {}).unwrap_err();
         assert_eq!(refused.outcome(), "unsigned");
         assert_eq!(judge(r#"{"type": "insecureAcceptAnything"}"#, |_| {}), Ok(0));
+    }
+
+    #[test]
+    fn a_bundle_that_is_named_a_signature_may_be_an_attestation() {
+        const ATTESTED: &str =
+            r#"{"type": "sigstoreAttested", "keyPath": "key", "predicateType": "https://a.example"}"#;
+        let named = |text: &str| Some(text.to_owned());
+        let _ = judge(ATTESTED, |evaluation| {
+            for (name, counts, is_bundle) in [
+                (None, true, true),
+                (named("https://a.example"), true, true),
+                (named(SIGNATURE_PREDICATE_TYPE), false, true),
+                (named("https://b.example"), false, false),
+            ] {
+                assert_eq!(evaluation.may_count(name.as_ref()), counts, "{name:?}");
+                assert_eq!(evaluation.may_be_bundle(name.as_ref()), is_bundle, "{name:?}");
+            }
+        });
     }
 
     #[test]
