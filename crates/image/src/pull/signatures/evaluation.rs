@@ -147,6 +147,7 @@ impl<'policy> Evaluation<'policy> {
     ///
     /// # Errors
     /// An error of the registry, which says nothing about the entry: another one may be what the policy asks for.
+    #[expect(clippy::result_large_err, reason = "the error of everything here")]
     pub(super) fn readable<T>(&mut self, read: Result<T, PullError>) -> Result<Option<T>, PullError> {
         match read {
             Ok(found) => Ok(Some(found)),
