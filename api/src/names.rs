@@ -102,8 +102,8 @@ pub mod annotation {
     pub const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
     /// Image reference of the bundle. On revisions.
     pub const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
-    /// The signer of the bundle's image, and the rule of the signature policy that asked for a signature. On revisions,
-    /// where a rule asked.
+    /// The signer of the bundle's image, and of those of its Pods if the extension wants them verified, and the rules of
+    /// the signature policy that asked for that. On revisions, where a rule asked.
     pub const BUNDLE_VERIFIED: &str = "olm.operatorframework.io/bundle-verified";
     /// Name of the ClusterCatalog that offered the bundle. On revisions.
     pub const CATALOG: &str = "olm.operatorframework.io/catalog";

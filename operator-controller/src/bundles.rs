@@ -19,7 +19,7 @@ use credentials::{CredentialsError, PullSecrets};
 use olm_platform::log::chain;
 use olm_platform::metrics::Metrics;
 use olm_platform::queue::Queue;
-use operands::{ImageRefusals, Operands};
+use operands::{OperandVerdicts, Operands};
 use pulls::{Pending, Pulled, Pulls};
 
 /// An error while fetching a bundle.
@@ -74,6 +74,8 @@ pub(crate) struct Bundles {
     policy: CurrentPolicy,
     checks: Pulls<Result<Option<SignatureStatus>, FetchError>>,
     operands: Operands,
+    /// Those of installed bundles. An extension may have an installed and a new bundle with other images.
+    installed_operands: Operands,
 }
 
 /// The clients of registries.
@@ -129,6 +131,7 @@ impl Bundles {
             pins: Pulls::new(Arc::clone(&permits), settings.wake.clone()),
             checks: Pulls::new(Arc::clone(&permits), settings.wake.clone()),
             operands: Operands::new(Arc::clone(&permits), settings.wake.clone()),
+            installed_operands: Operands::new(Arc::clone(&permits), settings.wake.clone()),
             pulls: Pulls::new(permits, settings.wake),
         }
     }
@@ -215,14 +218,35 @@ impl Bundles {
         }
     }
 
-    /// The images of a bundle's Pods that the signature policy and these rules refuse, each with the reason. Images for
-    /// which no rule asks for anything need no request.
-    pub(crate) async fn refused_images(
+    /// The verdicts of the signature policy and these rules about the images of a bundle's Pods. Images for which no
+    /// rule asks for anything need no request.
+    pub(crate) async fn verify_images(
         &self,
         extension: &str,
         images: BTreeSet<String>,
         rules: &Rules,
-    ) -> Pulled<Result<ImageRefusals, FetchError>> {
+    ) -> Pulled<Result<OperandVerdicts, FetchError>> {
+        self.verified(&self.operands, extension, images, rules).await
+    }
+
+    /// [`Bundles::verify_images`] of an extension's installed bundle.
+    pub(crate) async fn verify_installed_images(
+        &self,
+        extension: &str,
+        images: BTreeSet<String>,
+        rules: &Rules,
+    ) -> Pulled<Result<OperandVerdicts, FetchError>> {
+        self.verified(&self.installed_operands, extension, images, rules)
+            .await
+    }
+
+    async fn verified(
+        &self,
+        operands: &Operands,
+        extension: &str,
+        images: BTreeSet<String>,
+        rules: &Rules,
+    ) -> Pulled<Result<OperandVerdicts, FetchError>> {
         let mut asked = BTreeSet::new();
         for image in images {
             let reference = Reference::parse_familiar(&image);
@@ -235,10 +259,10 @@ impl Bundles {
             }
         }
         if asked.is_empty() {
-            return Pulled::Done(Ok(ImageRefusals::new()));
+            return Pulled::Done(Ok(OperandVerdicts::default()));
         }
         let policy = self.policy.number(rules).await;
-        self.operands
+        operands
             .verify(&self.registries, extension, asked, policy, rules)
             .await
     }
@@ -246,6 +270,7 @@ impl Bundles {
     /// Drops the requests of an extension.
     pub(crate) fn forget(&self, extension: &str) {
         self.operands.forget(extension);
+        self.installed_operands.forget(extension);
         self.checks.forget(extension);
         self.pins.forget(extension);
         self.pulls.forget(extension);
@@ -255,6 +280,7 @@ impl Bundles {
     /// fetched since the last call.
     pub(crate) async fn prune<'a>(&self, used: impl Iterator<Item = &'a str>) {
         self.operands.tidy();
+        self.installed_operands.tidy();
         self.checks.tidy();
         self.pins.tidy();
         self.pulls.tidy();

@@ -98,6 +98,10 @@ pub struct Observed {
     /// By whom the image is signed and which rules ask for that, if any does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
+    /// Images of the bundle's Pods that the extension wants verified and that are signed, each with its signers and the
+    /// rules that ask for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verified_images: Vec<String>,
     /// Images of the bundle's Pods that the extension wants verified and that are refused, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused_images: Vec<String>,

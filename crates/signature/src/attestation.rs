@@ -166,15 +166,17 @@ mod tests {
 
     #[test]
     fn a_condition_must_be_an_expression_over_the_predicate() {
-        for wrong in [
-            "",
-            "predicate ==",
-            "'text'",
-            "properties.size() == 0",
-            "other == 1",
+        for (wrong, said) in [
+            ("", "is not a condition"),
+            ("predicate ==", "Syntax error"),
+            ("'text'", "must have type Bool"),
+            ("properties.size() == 0", "undeclared reference to 'properties'"),
+            ("other == 1", "undeclared reference to 'other'"),
         ] {
-            assert!(Attestation::new(PROVENANCE, Some(wrong)).is_err(), "{wrong:?}");
+            let error = Attestation::new(PROVENANCE, Some(wrong)).unwrap_err();
+            assert!(error.contains(said), "{wrong:?}: {error}");
         }
-        assert!(Attestation::new("", None).is_err());
+        let error = Attestation::new("", None).unwrap_err();
+        assert_eq!(error, "the type of the predicate is empty");
     }
 }

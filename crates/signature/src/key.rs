@@ -3,6 +3,7 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rsa::PublicEncryptingKey;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
     RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
@@ -19,8 +20,10 @@ const ALGORITHMS: [&dyn VerificationAlgorithm; 5] = [
     &ED25519,
     &RSA_PKCS1_2048_8192_SHA256,
 ];
+/// Those of them that tell by a key alone whether it is theirs; keys of RSA have sizes.
+const CURVES: [&dyn VerificationAlgorithm; 3] = [&ECDSA_P256_SHA256_ASN1, &ECDSA_P384_SHA384_ASN1, &ED25519];
 
-/// A public key: ECDSA P-256 or P-384, Ed25519, or RSA of at least 2048 bits.
+/// A public key: ECDSA P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     der: Vec<u8>,
@@ -47,14 +50,17 @@ impl PublicKey {
 
     /// A key as its `SubjectPublicKeyInfo`.
     pub(crate) fn from_der(der: Vec<u8>) -> Result<Self, String> {
-        let known = ALGORITHMS
+        let on_curve = CURVES
             .iter()
             .any(|algorithm| UnparsedPublicKey::new(*algorithm, &der).parse().is_ok());
-        if known {
-            Ok(Self { der })
-        } else {
-            Err("its kind of key is not supported; ECDSA P-256 or P-384, Ed25519 or RSA is".to_owned())
+        // An RSA key that is too small is parsed as well, and would never verify anything.
+        if on_curve || PublicEncryptingKey::from_der(&der).is_ok() {
+            return Ok(Self { der });
         }
+        Err(
+            "the key is not supported; use ECDSA P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits"
+                .to_owned(),
+        )
     }
 
     pub(crate) fn der(&self) -> &[u8] {

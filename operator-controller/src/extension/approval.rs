@@ -20,6 +20,7 @@ use olm_rollout::policy::Policy;
 use serde_json::Value;
 
 use self::policies::PoliciesError;
+use super::bundle::images;
 use super::context::Context;
 use super::context::joint_updates::JointChange;
 use super::failure::{Severity, StageError, StageFailure};
@@ -336,6 +337,7 @@ async fn change(context: &Context, plan: &Plan<'_>) -> Result<ChangePlan, Approv
         needs: None,
     });
     change.observed.verified.clone_from(&plan.rendered.verified);
+    change.observed.verified_images = images::signed(context, resolved, &after).await;
     Ok(change)
 }
 

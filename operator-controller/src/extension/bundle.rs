@@ -2,6 +2,8 @@
 
 pub(crate) mod compatibility;
 pub(crate) mod fetch;
+pub(crate) mod images;
+mod operands;
 pub(crate) mod render;
 pub(crate) mod requirements;
 pub(crate) mod settled;
@@ -26,6 +28,7 @@ use crate::conditions::records;
 use olm_cluster::identity::AccountName;
 use olm_plan::bundle::operator_condition;
 use olm_plan::phases::{CommonMetadata, Group, PhasesError, phases};
+use olm_rollout::policy::verified_images;
 
 /// The time for which a refused OperatorCondition is left out. The cause, such as a quota, may pass.
 const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
@@ -201,13 +204,16 @@ impl Cache {
         refused.is_some_and(|(known, at)| known == name && at.elapsed() < REFUSAL_COUNTS)
     }
 
-    /// The verdict of the signature policy about the image of the installed bundle.
+    /// The verdict of the signature policy about the image of the installed bundle, and about those of its Pods where
+    /// the extension asks for it.
     pub(crate) async fn verify(&mut self, context: &Context, observed: &Observed) -> Verification {
         let (extension, installed) = (observed.extension.name(), observed.revisions.installed());
         match signatures(context, &observed.extension) {
             Ok(rules) => {
+                // An annotation that cannot be read is reported by the settings.
+                let images = verified_images(|key| observed.extension.annotation(key)).unwrap_or_default();
                 self.verification
-                    .verify(context, extension, installed, &rules)
+                    .verify(context, extension, installed, images, &rules)
                     .await
             }
             Err(_) if installed.is_none() => Verification::NotAsked,

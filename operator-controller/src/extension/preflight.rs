@@ -78,6 +78,9 @@ pub(crate) async fn check(
                 PreflightResult::Migrates(action) => return Ok(Checked::preparation(vec![action])),
             };
             companions(context, &rendered, proposal)?;
+            if let Some(signers) = &found.signers {
+                images::note(&mut creation.set, signers);
+            }
             if let Some(warnings) = &found.warnings {
                 let annotations = creation.set.metadata.annotations.get_or_insert_default();
                 annotations.insert(annotation::WARNINGS.to_owned(), bounded_message(warnings));
@@ -139,6 +142,8 @@ struct PreflightFindings {
     warnings: Option<String>,
     /// The differences from the installed revision.
     difference: Option<String>,
+    /// The signers of the images of its Pods.
+    signers: Option<String>,
 }
 
 enum PreflightResult {
@@ -158,7 +163,9 @@ fn announce(
     let wanted = &rendered.resolved.target.bundle.metadata;
     let installed = rendered.resolved.observed.revisions.installed();
     let installed = installed.map(BundleIdentity::of).unwrap_or_default().metadata;
-    let PreflightFindings { warnings, difference } = found;
+    let PreflightFindings {
+        warnings, difference, ..
+    } = found;
     let upcoming = difference
         .iter()
         .map(|text| events::upcoming(&installed, wanted, text));
@@ -191,7 +198,7 @@ async fn examine(
     if settings.options.installer_workloads == InstallerWorkloads::Refused {
         installer::check(objects.iter().copied(), &account.namespace, &account.name)?;
     }
-    images::verify(context, rendered, &objects).await?;
+    let signers = images::verify(context, rendered, &objects).await?;
     let secrets = match rendered.certificates {
         Some(CertificateProvider::SelfSigned) => layout::secrets(objects.iter().copied()),
         _ => Vec::new(),
@@ -271,6 +278,7 @@ async fn examine(
     let warnings: Vec<String> = ignored(&rendered.ignored).into_iter().chain(found).collect();
     let version = &rendered.resolved.target.bundle.metadata.version;
     Ok(PreflightResult::Passed(PreflightFindings {
+        signers,
         warnings: (!warnings.is_empty()).then(|| warnings.join("\n")),
         difference: changes.map(|changes| format!("the revision of {version} {changes}")),
     }))

@@ -1,5 +1,5 @@
-//! Signatures of the older form by a certificate, as cosign 2 wrote them with the first Rekor, for which no program is
-//! here: the certificate, the entry of the log and its promise are made by the test.
+//! Signatures of the older form by a certificate or a key, as cosign 2 wrote them with the first Rekor, for which no
+//! program is here: the certificate, the entry of the log and its promise are made by the test.
 
 use std::time::Duration;
 
@@ -29,12 +29,30 @@ pub struct Services {
     log: KeyPair,
 }
 
-/// Signer: a certificate that is valid for ten minutes, and its key.
+/// Signer: a key, with a certificate that is valid for ten minutes or alone.
 #[derive(Debug)]
 pub struct Signer {
     /// The certificate in PEM.
-    pub certificate: String,
+    pub certificate: Option<String>,
     key: KeyPair,
+}
+
+impl Signer {
+    /// A key without a certificate.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn by_key() -> Result<Self> {
+        Ok(Self {
+            certificate: None,
+            key: KeyPair::generate()?,
+        })
+    }
+
+    /// The public key in PEM.
+    pub fn public_key(&self) -> String {
+        self.key.public_key_pem()
+    }
 }
 
 /// A signature with everything that proves it. Tests change it as they like.
@@ -129,7 +147,7 @@ impl Services {
         let key = KeyPair::generate()?;
         let certificate = terms.signed_by(&key, &Issuer::from_params(&self.terms, &self.key))?;
         Ok(Signer {
-            certificate: certificate.pem(),
+            certificate: Some(certificate.pem()),
             key,
         })
     }
@@ -141,11 +159,12 @@ impl Services {
     pub fn sign(&self, signer: &Signer, about: &str, digest: &Digest, time: Timestamp) -> Result<Signed> {
         let payload = super::signatures::payload(about, digest);
         let signature = STANDARD.encode(signer.key.sign(payload.as_bytes())?);
-        let log = self.entry(&signer.certificate, &payload, &signature, time)?;
+        let verifier = signer.certificate.clone().unwrap_or_else(|| signer.public_key());
+        let log = self.entry(&verifier, &payload, &signature, time)?;
         Ok(Signed {
             payload,
             signature,
-            certificate: Some(signer.certificate.clone()),
+            certificate: signer.certificate.clone(),
             log: Some(log),
         })
     }

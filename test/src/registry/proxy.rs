@@ -1,7 +1,7 @@
 //! A server in front of the real registry with the behaviour of other registries: it presents any certificate, supports
 //! only some versions and protocols, redirects requests for blobs, limits clients, and omits optional features.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Cursor;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -124,6 +124,22 @@ impl<'a> ServerTls<'a> {
             protocols: vec!["h2", "http/1.1"],
         }
     }
+
+    fn config(&self) -> Result<ServerConfig> {
+        let chain = std::iter::once(self.leaf).chain(self.intermediates.iter().copied());
+        let key = PrivatePkcs8KeyDer::from(self.leaf.key.serialize_der());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(self.versions)?
+            .with_no_client_auth()
+            .with_single_cert(chain.map(Issued::der).collect(), key.into())?;
+        config.alpn_protocols = self
+            .protocols
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
+        Ok(config)
+    }
 }
 
 /// The differences between the server and the registry behind it.
@@ -143,6 +159,10 @@ pub struct ProxyBehaviour {
     pub lists_referrers: Option<usize>,
     /// Uploads go on here, and not at the address of the registry behind it.
     pub keeps_uploads: bool,
+    /// Answers to paths with these ends: a status, a media type and a body.
+    pub answers: BTreeMap<String, (u16, String, String)>,
+    /// Paths with this end are never answered.
+    pub hangs: Option<String>,
 }
 
 /// A request as it came.
@@ -187,6 +207,24 @@ impl RegistryProxy {
         tls: &ServerTls<'_>,
         behaviour: ProxyBehaviour,
     ) -> Result<Self> {
+        let transport = Transport::Tls(Arc::new(tls.config()?));
+        Self::serve(upstream, ca, transport, behaviour).await
+    }
+
+    /// The same without TLS.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn plain(upstream: &str, ca: &Path, behaviour: ProxyBehaviour) -> Result<Self> {
+        Self::serve(upstream, ca, Transport::Plain, behaviour).await
+    }
+
+    async fn serve(
+        upstream: &str,
+        ca: &Path,
+        transport: Transport,
+        behaviour: ProxyBehaviour,
+    ) -> Result<Self> {
         let authority = reqwest::Certificate::from_pem(&std::fs::read(ca)?)?;
         let client = reqwest::Client::builder()
             .tls_certs_merge([authority])
@@ -200,25 +238,13 @@ impl RegistryProxy {
             seen: Mutex::default(),
             referrers: Referrers::default(),
         });
-        let chain = std::iter::once(tls.leaf).chain(tls.intermediates.iter().copied());
-        let key = PrivatePkcs8KeyDer::from(tls.leaf.key.serialize_der());
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(tls.versions)?
-            .with_no_client_auth()
-            .with_single_cert(chain.map(Issued::der).collect(), key.into())?;
-        config.alpn_protocols = tls
-            .protocols
-            .iter()
-            .map(|protocol| protocol.as_bytes().to_vec())
-            .collect();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let stop = CancellationToken::new();
         let serving = Arc::clone(&state);
         tokio::spawn(listener::serve(
             listener,
-            Transport::Tls(Arc::new(config)),
+            transport,
             Limits::default(),
             stop.clone(),
             move |request, _| {
@@ -279,6 +305,13 @@ impl State {
             range: range.map(str::to_owned),
         });
         let is_reading = matches!(head.method, Method::GET | Method::HEAD);
+        if lock(&self.behaviour)
+            .hangs
+            .as_deref()
+            .is_some_and(|end| path.ends_with(end))
+        {
+            std::future::pending::<()>().await;
+        }
         let (hides_digest, challenge, lists_referrers, keeps_uploads) = {
             let mut behaviour = lock(&self.behaviour);
             if let Some((status, wait)) = behaviour.refusals.pop_front() {
@@ -292,6 +325,11 @@ impl State {
             {
                 let headers = [(CONTENT_TYPE, kind.clone())];
                 return Ok(response(StatusCode::OK, &headers, text.clone()));
+            }
+            let mut answers = behaviour.answers.iter();
+            if let Some((_, (status, kind, text))) = answers.find(|(end, _)| path.ends_with(*end)) {
+                let headers = [(CONTENT_TYPE, kind.clone())];
+                return Ok(response(StatusCode::from_u16(*status)?, &headers, text.clone()));
             }
             if let Some(size) = behaviour.lists_referrers
                 && let Some((index, next)) = self.referrers.page(path, size)
@@ -308,6 +346,9 @@ impl State {
                 behaviour.keeps_uploads,
             )
         };
+        if lists_referrers.is_some() && head.method == Method::DELETE && self.referrers.forget(path) {
+            return Ok(response(StatusCode::ACCEPTED, &[], ""));
+        }
         let subject = if lists_referrers.is_some() && head.method == Method::PUT {
             self.referrers.note(path, &body)
         } else {

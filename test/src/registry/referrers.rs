@@ -24,8 +24,13 @@ impl Referrers {
             "digest": Digest::of(manifest).to_string(),
             "size": manifest.len(),
         });
-        if let Some(kind) = parsed.get("artifactType") {
-            descriptor["artifactType"] = kind.clone();
+        let kind = parsed
+            .get("artifactType")
+            .or_else(|| parsed.pointer("/config/mediaType"));
+        for (field, value) in [("artifactType", kind), ("annotations", parsed.get("annotations"))] {
+            if let Some(value) = value {
+                descriptor[field] = value.clone();
+            }
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let list = all.entry((repository.to_owned(), subject.clone())).or_default();
@@ -33,6 +38,24 @@ impl Referrers {
             list.push(descriptor);
         }
         Some(subject)
+    }
+
+    /// Forgets the manifest that is deleted at a path; says whether it was listed.
+    pub(super) fn forget(&self, path: &str) -> bool {
+        let place = path
+            .strip_prefix("/v2/")
+            .and_then(|rest| rest.split_once("/manifests/"));
+        let Some((repository, digest)) = place else {
+            return false;
+        };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut was_listed = false;
+        for (_, list) in all.iter_mut().filter(|((place, _), _)| place == repository) {
+            let before = list.len();
+            list.retain(|entry| entry["digest"] != digest);
+            was_listed |= list.len() < before;
+        }
+        was_listed
     }
 
     /// The index at a path `/v2/REPOSITORY/referrers/DIGEST[?after=COUNT]` with at most `size` manifests, and the path

@@ -119,6 +119,8 @@ async fn upload(registry: &Registry, repository: &str, blob: &str) -> Result<()>
 pub enum SignatureFormat {
     /// A bundle among the referrers, listed at the tag `sha256-HEX`.
     Bundle,
+    /// A bundle among the referrers that a registry lists by itself.
+    Listed,
     /// A layer of the image at the tag `sha256-HEX.sig`.
     Attached,
 }
@@ -181,8 +183,12 @@ impl<'registry> SignatureDocuments<'registry> {
         let tag = digest.to_string().replace(':', "-");
         let text = |value: &Value| value.as_str().map(str::to_owned).context("no digest");
         match self.format {
-            SignatureFormat::Bundle => {
-                let index = self.document(&format!("manifests/{tag}")).await?;
+            SignatureFormat::Bundle | SignatureFormat::Listed => {
+                let list = match self.format {
+                    SignatureFormat::Listed => format!("referrers/{digest}"),
+                    _ => format!("manifests/{tag}"),
+                };
+                let index = self.document(&list).await?;
                 let entry = text(&index["manifests"][0]["digest"])?;
                 let manifest = self.document(&format!("manifests/{entry}")).await?;
                 let layer = text(&manifest["layers"][0]["digest"])?;
@@ -204,25 +210,7 @@ impl<'registry> SignatureDocuments<'registry> {
     pub async fn write(&self, digest: &Digest, document: &Value) -> Result<()> {
         match self.format {
             SignatureFormat::Bundle => {
-                const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-                let text = document.to_string();
-                for blob in ["{}", &text] {
-                    upload(self.registry, self.repository, blob).await?;
-                }
-                let manifest = json!({
-                    "schemaVersion": 2,
-                    "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                    "artifactType": BUNDLE,
-                    "config": descriptor("application/vnd.oci.empty.v1+json", "{}"),
-                    "layers": [descriptor(BUNDLE, &text)],
-                });
-                let place = Digest::of(manifest.to_string().as_bytes()).to_string();
-                self.put(&place, &manifest).await?;
-                let mut entry = descriptor(
-                    "application/vnd.oci.image.manifest.v1+json",
-                    &manifest.to_string(),
-                );
-                entry["artifactType"] = json!(BUNDLE);
+                let entry = self.put_bundle(document, None).await?;
                 let list = json!({
                     "schemaVersion": 2,
                     "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -231,12 +219,52 @@ impl<'registry> SignatureDocuments<'registry> {
                 let tag = digest.to_string().replace(':', "-");
                 self.put(&tag, &list).await.map(drop)
             }
+            SignatureFormat::Listed => {
+                let list = self.document(&format!("referrers/{digest}")).await?;
+                for entry in list["manifests"].as_array().into_iter().flatten() {
+                    let place = entry["digest"].as_str().context("no digest")?;
+                    let url = self.url(&format!("manifests/{place}"));
+                    let deleted = reqwest::Client::new().delete(url).send().await?;
+                    deleted.error_for_status()?;
+                }
+                let subject = self.get(&format!("manifests/{digest}")).await?;
+                let subject = json!({
+                    "mediaType": serde_json::from_slice::<Value>(&subject)?["mediaType"],
+                    "digest": digest.to_string(), "size": subject.len(),
+                });
+                self.put_bundle(document, Some(subject)).await.map(drop)
+            }
             SignatureFormat::Attached => {
                 let payload = document["payload"].as_str().context("no payload")?;
                 let annotations = document["annotations"].clone();
                 attach(self.registry, self.repository, digest, payload, annotations).await
             }
         }
+    }
+
+    /// Puts a manifest with a bundle, and gives its descriptor.
+    async fn put_bundle(&self, document: &Value, subject: Option<Value>) -> Result<Value> {
+        const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+        let text = document.to_string();
+        for blob in ["{}", &text] {
+            upload(self.registry, self.repository, blob).await?;
+        }
+        let kind = "application/vnd.oci.image.manifest.v1+json";
+        let mut manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": kind,
+            "artifactType": BUNDLE,
+            "config": descriptor("application/vnd.oci.empty.v1+json", "{}"),
+            "layers": [descriptor(BUNDLE, &text)],
+        });
+        if let Some(subject) = subject {
+            manifest["subject"] = subject;
+        }
+        let place = Digest::of(manifest.to_string().as_bytes()).to_string();
+        self.put(&place, &manifest).await?;
+        let mut entry = descriptor(kind, &manifest.to_string());
+        entry["artifactType"] = json!(BUNDLE);
+        Ok(entry)
     }
 
     /// Makes an index that names an image for the platform of this machine.

@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -19,6 +19,7 @@ use http_body_util::Full;
 use olm_platform::listener::{self, Limits, Transport};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cluster::instance::Instance;
@@ -29,6 +30,8 @@ use crate::cluster::{Binaries, Tool};
 const AUDIENCE: &str = "sigstore";
 /// The name of the transparency log, which its checkpoints bear: cosign looks for the host of its address.
 const LOG: &str = "127.0.0.1";
+/// The turn of a test to have services.
+static TURN: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
 /// Time from which everything is trusted.
 const START: &str = "2020-01-01T00:00:00Z";
 
@@ -49,6 +52,7 @@ pub struct Sigstore {
     fulcio: String,
     cosigns: BTreeMap<&'static str, PathBuf>,
     _instance: Instance,
+    _turn: Option<OwnedMutexGuard<()>>,
 }
 
 /// Version of cosign.
@@ -90,14 +94,17 @@ impl Sigstore {
             fulcio: String::new(),
             cosigns: built(&[Cosign::Three]).await?,
             _instance: instance,
+            _turn: None,
         })
     }
 
-    /// Starts all services.
+    /// Starts all services, after those of another test of this program have ended: the timestamp authority always
+    /// takes the same port for its metrics.
     ///
     /// # Errors
     /// When a program cannot be built or does not start.
     pub async fn start() -> Result<Self> {
+        let turn = Arc::clone(&TURN).lock_owned().await;
         let cosigns = built(&[Cosign::Three, Cosign::Two]).await?;
         let services = tokio::task::spawn_blocking(|| Binaries::ensure_signing(Tool::Services)).await??;
         let issuer = Issuer::start().await?;
@@ -180,6 +187,7 @@ impl Sigstore {
             fulcio: url(fulcio),
             cosigns,
             _instance: instance,
+            _turn: Some(turn),
         };
         this.configure(&url(rekor), &public).await?;
         Ok(this)

@@ -16,14 +16,14 @@ use tempfile::TempDir;
 use super::{Place, fails, images, logged_in, password, pull};
 
 /// A server in front of a registry, and a client that trusts both.
-struct ProxiedRegistry {
-    place: Place,
+pub(super) struct ProxiedRegistry {
+    pub(super) place: Place,
     certificate: Issued,
     trusted: TempDir,
 }
 
 impl ProxiedRegistry {
-    async fn start() -> Result<Self> {
+    pub(super) async fn start() -> Result<Self> {
         let place = Place::start().await?;
         let certificate = Issued::alone(named("front", &["localhost", "127.0.0.1"])?, KeyPair::generate()?)?;
         let trusted = TempDir::new()?;
@@ -46,12 +46,12 @@ impl ProxiedRegistry {
         .await
     }
 
-    async fn open(&self, behaviour: ProxyBehaviour) -> Result<RegistryProxy> {
+    pub(super) async fn open(&self, behaviour: ProxyBehaviour) -> Result<RegistryProxy> {
         self.proxy(&format!("http://{}", self.place.registry().address), behaviour)
             .await
     }
 
-    fn images(&self) -> Images {
+    pub(super) fn images(&self) -> Images {
         images(Some(self.trusted.path().to_owned()))
     }
 }

@@ -6,6 +6,7 @@
 )]
 
 mod answers;
+mod bounds;
 mod proxies;
 mod signed;
 mod tls;

@@ -22,12 +22,18 @@ use olm_image::{
     Access, ImageBuilder, Images, LayerBuilder, Options, Pinned, Platform, Policy, Reference, Registries,
 };
 use olm_platform::log::chain;
-use olm_test::registry::Server;
+use olm_test::registry::proxy::{ProxyBehaviour, RegistryProxy};
 use olm_test::registry::signatures::{SignatureDocuments, SignatureFormat};
 use olm_test::registry::sigstore::{Cosign, Sigstore};
+use olm_test::registry::{Registry, Server};
 use serde_json::{Value, json};
 
 const RELEASE: &str = "release@example.com";
+const FORMATS: [SignatureFormat; 3] = [
+    SignatureFormat::Bundle,
+    SignatureFormat::Listed,
+    SignatureFormat::Attached,
+];
 
 /// A way to sign.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +43,55 @@ struct Way {
     format: SignatureFormat,
 }
 
+/// Whether everything is wanted, with all services.
+fn is_whole() -> bool {
+    std::env::var("SIGNATURES").is_ok_and(|value| value == "all")
+}
+
+/// All ways to sign with the services, or those without them.
+fn ways(services: bool) -> Vec<Way> {
+    let (cosigns, keyless) = if services {
+        (&[Cosign::Three, Cosign::Two][..], &[false, true][..])
+    } else {
+        (&[Cosign::Three][..], &[false][..])
+    };
+    let mut ways = Vec::new();
+    for &cosign in cosigns {
+        for &keyless in keyless {
+            ways.extend(FORMATS.map(|format| Way {
+                cosign,
+                keyless,
+                format,
+            }));
+        }
+    }
+    ways
+}
+
+impl Way {
+    fn is_bundle(self) -> bool {
+        self.format != SignatureFormat::Attached
+    }
+
+    /// Whether a log has what is signed. The older format holds promises of the first Rekor, and cosign 2 speaks a
+    /// dialect that Rekor 2.3 no longer takes.
+    fn is_logged(self, services: bool) -> bool {
+        services && self.is_bundle() && self.cosign == Cosign::Three
+    }
+
+    /// Whether a certificate of an attestation is used at a time that nothing proves: cosign 2 stamps the whole envelope
+    /// in the older form, and not its signature.
+    fn stamps_envelopes(self, services: bool) -> bool {
+        services && self.keyless && !self.is_bundle() && self.cosign == Cosign::Two
+    }
+}
+
 /// A registry, and the tools that sign images in it.
 struct Stage {
     server: Server,
+    /// The same registry with a list of referrers, and where it is.
+    _lists: RegistryProxy,
+    listed: Registry,
     sigstore: Sigstore,
     images: Images,
     access: Access,
@@ -49,11 +101,33 @@ struct Stage {
 }
 
 impl Stage {
+    /// With what the ways to sign need.
+    async fn of_ways(services: bool) -> Result<Self> {
+        let sigstore = if services {
+            Sigstore::start().await?
+        } else {
+            Sigstore::alone().await?
+        };
+        Self::start(sigstore).await
+    }
+
     async fn start(sigstore: Sigstore) -> Result<Self> {
         let server = Server::start().await?;
-        let address = &server.registry().address;
+        let registry = server.registry();
+        let behaviour = ProxyBehaviour {
+            lists_referrers: Some(10),
+            keeps_uploads: true,
+            ..ProxyBehaviour::default()
+        };
+        let upstream = format!("http://{}", registry.address);
+        let lists = RegistryProxy::plain(&upstream, &registry.ca, behaviour).await?;
+        let listed = Registry {
+            address: format!("127.0.0.1:{}", lists.port),
+            ..registry.clone()
+        };
+        let registries = Registries::default().plain_http(&registry.address);
         let access = Access {
-            registries: Arc::new(Registries::default().plain_http(address)),
+            registries: Arc::new(registries.plain_http(&listed.address)),
             ..Access::default()
         };
         let (key, public) = sigstore.key("ours")?;
@@ -61,6 +135,8 @@ impl Stage {
         Ok(Self {
             images: Images::new(Options::new("olm-test")),
             server,
+            _lists: lists,
+            listed,
             sigstore,
             access,
             key,
@@ -69,19 +145,36 @@ impl Stage {
         })
     }
 
+    /// The registry for signatures of a format.
+    fn registry(&self, format: SignatureFormat) -> &Registry {
+        match format {
+            SignatureFormat::Listed => &self.listed,
+            SignatureFormat::Bundle | SignatureFormat::Attached => self.server.registry(),
+        }
+    }
+
     async fn push(&self, name: &str) -> Result<Pinned> {
+        self.push_for(SignatureFormat::Bundle, name).await
+    }
+
+    /// Pushes an image that is to have signatures of a format.
+    async fn push_for(&self, format: SignatureFormat, name: &str) -> Result<Pinned> {
         let mut layer = LayerBuilder::new();
         layer.bytes("manifests/a.yaml", format!("name: {name}"), 0o644)?;
         let image = ImageBuilder::new(Platform::host()).layer(layer.build()?).build();
-        let reference = Reference::parse(&format!("{}/{name}", self.server.registry().address))?;
+        let reference = Reference::parse(&format!("{}/{name}", self.registry(format).address))?;
         Ok(self.images.push(&reference, &image, &self.access).await?)
     }
 
     /// Signs an image; `logged` says whether a log gets it, where the format can hold an entry of the log that is here.
     fn sign(&self, way: Way, image: &str, logged: bool, services: bool) -> Result<()> {
-        let mut arguments: Vec<String> = ["sign", "--yes", "--allow-http-registry"]
-            .map(str::to_owned)
-            .into();
+        self.cosign(way, &["sign"], image, logged, services)
+    }
+
+    /// Runs a command of cosign on an image.
+    fn cosign(&self, way: Way, command: &[&str], image: &str, logged: bool, services: bool) -> Result<()> {
+        let mut arguments: Vec<String> = command.iter().map(|&argument| argument.to_owned()).collect();
+        arguments.extend(["--yes", "--allow-http-registry"].map(str::to_owned));
         if way.keyless {
             arguments.push(format!(
                 "--identity-token={}",
@@ -90,7 +183,7 @@ impl Stage {
         } else {
             arguments.push(format!("--key={}", self.key.display()));
         }
-        let is_bundle = way.format == SignatureFormat::Bundle;
+        let is_bundle = way.is_bundle();
         arguments.push(format!("--new-bundle-format={is_bundle}"));
         if is_bundle && services {
             let config = self.sigstore.config(if logged { "logged" } else { "unlogged" });
@@ -118,6 +211,20 @@ impl Stage {
         self.sigstore.run(way.cosign, &arguments).map(drop)
     }
 
+    /// The requirement that what is signed in this way satisfies.
+    fn requirement(&self, way: Way, services: bool) -> Result<Value> {
+        let is_logged = way.is_logged(services);
+        Ok(if way.keyless {
+            let root = self.root_for(is_logged, |_| {})?;
+            by_identity(".*@example\\.com", self.sigstore.issuer(), &root)
+        } else if is_logged {
+            let root = self.root_for(is_logged, |_| {})?;
+            json!({ "type": "sigstoreSigned", "keyPath": self.public, "trustedRootData": root })
+        } else {
+            by_key(&self.public)
+        })
+    }
+
     /// Verdict of a policy with this requirement about an image.
     async fn judge(&self, requirement: Value, image: &Reference) -> Result<(), String> {
         let access = self.asking(requirement)?;
@@ -141,6 +248,16 @@ impl Stage {
         })
     }
 
+    /// The trust root, changed, without its log where signatures have no entry of it.
+    fn root_for(&self, is_logged: bool, change: impl FnOnce(&mut Value)) -> Result<String> {
+        self.root(|root| {
+            change(root);
+            if !is_logged {
+                root.as_object_mut().unwrap().remove("tlogs");
+            }
+        })
+    }
+
     /// The trust root, changed.
     fn root(&self, change: impl FnOnce(&mut Value)) -> Result<String> {
         let mut root: Value = serde_json::from_slice(&std::fs::read(self.sigstore.trusted_root())?)?;
@@ -151,6 +268,13 @@ impl Stage {
 
 fn by_key(key: &PathBuf) -> Value {
     json!({ "type": "sigstoreSigned", "keyPath": key })
+}
+
+fn by_identity(subject: &str, issuer: &str, root: &str) -> Value {
+    json!({
+        "type": "sigstoreSigned", "trustedRootData": root,
+        "identities": [{ "subjectRegExp": subject, "issuer": issuer }],
+    })
 }
 
 fn refused(found: Result<(), String>, said: &str, what: &str) -> Result<()> {
@@ -196,47 +320,28 @@ fn forged(document: &mut Value) {
 #[expect(clippy::too_many_lines, reason = "one row of the matrix after the other")]
 async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
     let name = format!("{:?}/{}/{:?}", way.cosign, way.keyless, way.format).to_lowercase();
-    let image = stage.push(&name).await?;
+    let push = async |name: &str| stage.push_for(way.format, name).await;
+    let image = push(&name).await?;
     let elsewhere = format!("{name}/other");
-    let other = stage.push(&elsewhere).await?;
-    let registry = stage.server.registry();
+    let other = push(&elsewhere).await?;
+    let registry = stage.registry(way.format);
     let here = SignatureDocuments::new(registry, &name, way.format);
     let there = SignatureDocuments::new(registry, &elsewhere, way.format);
     let by_digest = |image: &Pinned| Reference::parse(&image.to_string());
     let reference = by_digest(&image)?;
-    // The older format holds promises of the first Rekor, and cosign 2 speaks a dialect that Rekor 2.3 no longer takes.
-    let is_logged = services && way.format == SignatureFormat::Bundle && way.cosign == Cosign::Three;
+    let is_logged = way.is_logged(services);
     stage.sign(way, &image.to_string(), is_logged, services)?;
-    let identity = |subject: &str, issuer: &str, root: &str| {
-        json!({
-            "type": "sigstoreSigned", "trustedRootData": root,
-            "identities": [{ "subjectRegExp": subject, "issuer": issuer }],
-        })
-    };
-    let root = if services {
-        stage.root(|root| {
-            if !is_logged {
-                root.as_object_mut().unwrap().remove("tlogs");
-            }
-        })?
-    } else {
-        String::new()
-    };
     let issuer = stage.sigstore.issuer();
-    let good = || {
-        if way.keyless {
-            identity(".*@example\\.com", issuer, &root)
-        } else if is_logged {
-            json!({ "type": "sigstoreSigned", "keyPath": stage.public, "trustedRootData": root })
-        } else {
-            by_key(&stage.public)
-        }
-    };
+    let wanted = stage.requirement(way, services)?;
+    let good = || wanted.clone();
     let signed = here.read(image.digest()).await?;
     stage
         .judge(good(), &reference)
         .await
         .map_err(anyhow::Error::msg)?;
+    if way.keyless {
+        verify::by_identity(stage, &image.to_string(), RELEASE, issuer, is_logged)?;
+    }
 
     let wrong = "it was not made with";
     let mut changed = signed.clone();
@@ -262,28 +367,26 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
 
     if way.keyless {
         let said = format!("it is by \"{RELEASE}\" of issuer \"{issuer}\", not by");
-        let found = stage.judge(identity("other@.*", issuer, &root), &reference).await;
+        let root = stage.root_for(is_logged, |_| {})?;
+        let found = stage
+            .judge(by_identity("other@.*", issuer, &root), &reference)
+            .await;
         refused(found, &said, "another identity")?;
         let found = stage
-            .judge(identity(".*", "https://other.example", &root), &reference)
+            .judge(by_identity(".*", "https://other.example", &root), &reference)
             .await;
         refused(found, &said, "another issuer")?;
         // The authority was trusted until a while ago.
-        let late = stage.root(|root| {
-            root["certificateAuthorities"][0]["validFor"]["end"] = json!("2021-01-01T00:00:00Z");
-            if !is_logged {
-                root.as_object_mut().unwrap().remove("tlogs");
-            }
-        })?;
-        let found = stage.judge(identity(".*", issuer, &late), &reference).await;
+        let late = |kind: &'static str| {
+            stage.root_for(is_logged, |root| {
+                root[kind][0]["validFor"]["end"] = json!("2021-01-01T00:00:00Z");
+            })
+        };
+        let root = late("certificateAuthorities")?;
+        let found = stage.judge(by_identity(".*", issuer, &root), &reference).await;
         refused(found, "its certificate is not accepted", "an expired authority")?;
-        let late = stage.root(|root| {
-            root["timestampAuthorities"][0]["validFor"]["end"] = json!("2021-01-01T00:00:00Z");
-            if !is_logged {
-                root.as_object_mut().unwrap().remove("tlogs");
-            }
-        })?;
-        let found = stage.judge(identity(".*", issuer, &late), &reference).await;
+        let root = late("timestampAuthorities")?;
+        let found = stage.judge(by_identity(".*", issuer, &root), &reference).await;
         refused(
             found,
             "nothing proves when it was made",
@@ -304,11 +407,11 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
 
     // Not in the log, or in no log that is trusted.
     if services {
-        let unlogged = stage.push(&format!("{name}/unlogged")).await?;
+        let unlogged = push(&format!("{name}/unlogged")).await?;
         stage.sign(way, &unlogged.to_string(), false, services)?;
         let all = stage.root(|_| {})?;
         let wanted = if way.keyless {
-            identity(".*", issuer, &all)
+            by_identity(".*", issuer, &all)
         } else {
             json!({ "type": "sigstoreSigned", "keyPath": stage.public, "trustedRootData": all })
         };
@@ -351,38 +454,22 @@ async fn rows(stage: &Stage, way: Way, services: bool) -> Result<()> {
         stage.judge(good(), &reference).await,
         &said,
         "the signature of an index for a manifest",
-    )
+    )?;
+    // The index alone is signed.
+    let verdict = stage.judge(good(), &place).await;
+    verdict.map_err(anyhow::Error::msg)
 }
 
 /// With several threads: one waits for cosign while another is the issuer of tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cosign_signs_is_accepted_when_all_is_well_and_refused_when_anything_is_not() -> Result<()> {
     olm_platform::crypto::install();
-    let is_whole = std::env::var("SIGNATURES").is_ok_and(|value| value == "all");
-    let sigstore = if is_whole {
-        Sigstore::start().await?
-    } else {
-        Sigstore::alone().await?
-    };
-    let stage = Stage::start(sigstore).await?;
-    let (cosigns, keyless) = if is_whole {
-        (&[Cosign::Three, Cosign::Two][..], &[false, true][..])
-    } else {
-        (&[Cosign::Three][..], &[false][..])
-    };
+    let services = is_whole();
+    let stage = Stage::of_ways(services).await?;
     let mut faults = BTreeMap::new();
-    for &cosign in cosigns {
-        for &keyless in keyless {
-            for format in [SignatureFormat::Bundle, SignatureFormat::Attached] {
-                let way = Way {
-                    cosign,
-                    keyless,
-                    format,
-                };
-                if let Err(error) = rows(&stage, way, is_whole).await {
-                    faults.insert(format!("{way:?}"), format!("{error:#}"));
-                }
-            }
+    for way in ways(services) {
+        if let Err(error) = rows(&stage, way, services).await {
+            faults.insert(format!("{way:?}"), format!("{error:#}"));
         }
     }
     ensure!(faults.is_empty(), "{faults:#?}");

@@ -1,7 +1,9 @@
 //! `olm verify` on images that the real cosign signed: its output and its exit status.
 
+use std::path::Path;
 use std::process::Command;
 
+use olm_test::registry::certified::{Services, minutes_ago};
 use olm_test::world::binary;
 
 use super::*;
@@ -18,6 +20,132 @@ pub(super) fn verify(stage: &Stage, image: &str, arguments: &[&str]) -> Result<(
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let status = run.status.code().context("it was killed")?;
     Ok((status, text(&run.stdout), text(&run.stderr)))
+}
+
+/// `olm verify` by an identity, exact and by patterns, of an image that the real services vouch for.
+pub(super) fn by_identity(
+    stage: &Stage,
+    image: &str,
+    subject: &str,
+    issuer: &str,
+    is_logged: bool,
+) -> Result<()> {
+    let root = stage.key.with_file_name("verify_root.json");
+    let text = STANDARD.decode(stage.root_for(is_logged, |_| {})?)?;
+    std::fs::write(&root, text)?;
+    let proof = if is_logged {
+        ", and time\n"
+    } else {
+        "  proof      time\n"
+    };
+    identities(stage, image, &root, subject, issuer, &["  signed at  20", proof])
+}
+
+/// `olm verify` by an identity that is right, and by others. `lines` are among those that it prints.
+fn identities(
+    stage: &Stage,
+    image: &str,
+    root: &Path,
+    subject: &str,
+    issuer: &str,
+    lines: &[&str],
+) -> Result<()> {
+    let root = root.display().to_string();
+    let run = |identity: [&str; 4]| {
+        verify(
+            stage,
+            image,
+            &[&["--trusted-root", root.as_str()], &identity[..]].concat(),
+        )
+    };
+    let (exact, of) = ("--certificate-identity", "--certificate-oidc-issuer");
+    let (pattern, of_pattern) = (
+        "--certificate-identity-regexp",
+        "--certificate-oidc-issuer-regexp",
+    );
+    for identity in [
+        [exact, subject, of, issuer],
+        [pattern, "[a-z]+@example\\.com", of_pattern, "https?://.*"],
+        [exact, subject, of_pattern, "https?://.*"],
+    ] {
+        let (status, printed, said) = run(identity)?;
+        ensure!(status == 0, "{identity:?}: {said}");
+        let signer = format!("  signed by  {subject} (issuer {issuer})\n");
+        for line in [&["  rule       the command line\n", &signer], lines].concat() {
+            ensure!(printed.contains(line), "{line:?}: {printed}");
+        }
+    }
+    for identity in [
+        [exact, "other@example.com", of, issuer],
+        [exact, subject, of, "https://other.example"],
+        // A pattern fits the whole.
+        [pattern, "release", of, issuer],
+        [exact, subject, of_pattern, "http"],
+    ] {
+        let (status, printed, said) = run(identity)?;
+        ensure!(
+            status == 1 && printed.is_empty(),
+            "{identity:?}: {status} {printed}"
+        );
+        let expected = format!("it is by \"{subject}\" of issuer \"{issuer}\", not by");
+        ensure!(said.contains(&expected), "{identity:?}: {said}");
+    }
+    Ok(())
+}
+
+/// The first Rekor, for which no program is here: certificate and entry are the test's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn olm_verify_shows_the_identity_the_time_and_the_entry_of_the_log() -> Result<()> {
+    olm_platform::crypto::install();
+    let stage = Stage::start(Sigstore::alone().await?).await?;
+    let services = Services::new()?;
+    let image = stage.push("keyless").await?;
+    let issuer = "https://accounts.example.com";
+    let signer = services.issue(RELEASE, issuer, minutes_ago(5)?)?;
+    let time = minutes_ago(1)?;
+    let about = image.reference().name();
+    let signed = services.sign(&signer, &about, image.digest(), time)?;
+    let registry = stage.server.registry();
+    signed.attach(registry, "keyless", image.digest()).await?;
+    let root = stage.key.with_file_name("first_root.json");
+    std::fs::write(&root, services.trusted_root()?)?;
+    let time = format!(
+        "  signed at  {}\n",
+        jiff::Timestamp::from_second(time.as_second())?
+    );
+    let name = format!("  name       {about}\n");
+    let lines = [
+        time.as_str(),
+        "  proof      entry 7 of transparency log ",
+        ", and time\n",
+        name.as_str(),
+    ];
+    identities(&stage, &image.to_string(), &root, RELEASE, issuer, &lines)?;
+
+    let root = root.display().to_string();
+    let text = image.to_string();
+    let json = [
+        "--trusted-root",
+        root.as_str(),
+        "--certificate-identity",
+        RELEASE,
+        "--certificate-oidc-issuer",
+        issuer,
+        "-o",
+        "json",
+    ];
+    let (status, printed, said) = verify(&stage, &text, &json)?;
+    ensure!(status == 0, "{said}");
+    let answer: Value = serde_json::from_str(&printed)?;
+    let proof = &answer["verified"][0]["proof"];
+    ensure!(proof["log"]["index"] == 7 && proof["time"] == true, "{answer}");
+    // An identity needs its issuer.
+    let (status, _, said) = verify(&stage, &text, &json[..4])?;
+    ensure!(
+        status == 1 && said.contains("name both its identity and its issuer"),
+        "{status} {said}"
+    );
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ mod verified;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::signature::EcdsaKeyPair;
@@ -38,6 +39,8 @@ struct Stage {
     key: PathBuf,
     /// The file with the policy.
     policy: PathBuf,
+    /// The requirements of the policy by scope. Tests run at the same time, each with its own scopes.
+    scopes: Mutex<serde_json::Map<String, Value>>,
 }
 
 impl Stage {
@@ -66,24 +69,26 @@ impl Stage {
             pair,
             key: path,
             policy,
+            scopes: Mutex::default(),
         };
         stage.write_policy(json!({}))?;
         stage.world.start_managers().await?;
         Ok(stage)
     }
 
-    /// Writes the policy: bundles of [`SIGNED`] must be signed, further requirements are by the names of repositories.
+    /// Writes the policy: bundles of [`SIGNED`] must be signed, further requirements are by the names of repositories and
+    /// stay until others are set.
     fn write_policy(&self, further: Value) -> Result<()> {
         let registry = self.world.registry()?;
         let signed = json!([{ "type": "sigstoreSigned", "keyPath": self.key }]);
-        let mut scopes = serde_json::Map::new();
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes.insert(format!("{registry}/{SIGNED}-bundle"), signed);
         for (repository, requirements) in further.as_object().into_iter().flatten() {
             scopes.insert(format!("{registry}/{repository}"), requirements.clone());
         }
         let text = json!({
             "default": [{ "type": "insecureAcceptAnything" }],
-            "transports": { "docker": scopes },
+            "transports": { "docker": *scopes },
         });
         // Renamed into place, as a node does with a mounted ConfigMap.
         let next = self.policy.with_extension("next");

@@ -86,6 +86,7 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
             pair,
             key: public,
             policy,
+            ..
         } = stage;
         let registry = world.cluster.registry().context("a registry")?;
         let blobs = world
@@ -341,6 +342,55 @@ fn images_of_the_pods_are_verified_where_an_annotation_asks_for_it() -> Result<(
         ensure!(planned.contains("\nverified "), "{planned}");
         let (_, digest) = operator.split_once('@').context("a digest")?;
         sign(registry, "operands-operator", &digest.parse::<Digest>()?, pair).await?;
-        await_version(world, OPERANDS, "1.0.0").await.map(drop)
+        await_version(world, OPERANDS, "1.0.0").await?;
+
+        // Both signers show: that of the bundle, and that of the operator's image.
+        let message = extension_becomes(world, OPERANDS, Some(reason::SIGNED)).await?;
+        let (bundle, images) = message
+            .split_once("; images of its Pods: ")
+            .with_context(|| format!("no images of Pods: {message}"))?;
+        ensure!(
+            bundle.contains(&format!("/{OPERANDS}-bundle")) && bundle.contains(" is signed by key "),
+            "{message}"
+        );
+        ensure!(
+            images.starts_with(&format!("{operator} is signed by key ")),
+            "{message}"
+        );
+        let set_of = revisions(world).get(&format!("{OPERANDS}-1")).await?;
+        ensure!(
+            set_of.annotation(annotation::BUNDLE_VERIFIED) == Some(message.as_str()),
+            "{:?}",
+            set_of.metadata.annotations
+        );
+        let planned = olm(world, &["plan", OPERANDS])?;
+        let verified = planned.lines().filter(|line| line.starts_with("verified "));
+        ensure!(
+            verified.collect::<Vec<_>>() == [format!("verified {bundle}"), format!("verified {images}")],
+            "{planned}"
+        );
+
+        // A stricter policy for the image of the Pods alone: everything runs on, and the condition says so.
+        let set =
+            |requirement: &str| stage.write_policy(json!({ "operands-operator": [{ "type": requirement }] }));
+        set("reject")?;
+        let message = extension_becomes(world, OPERANDS, Some(reason::POLICY_REFUSES)).await?;
+        ensure!(
+            message.starts_with("the bundle stays in use, but images of its Pods are refused: ")
+                && message.contains(&operator)
+                && message.contains("rejects it"),
+            "{message}"
+        );
+        world.kubectl(&[
+            "get",
+            "deployment",
+            &format!("{OPERANDS}-operator"),
+            "-n",
+            OPERANDS,
+        ])?;
+        set("insecureAcceptAnything")?;
+        extension_becomes(world, OPERANDS, Some(reason::SIGNED))
+            .await
+            .map(drop)
     })
 }

@@ -120,6 +120,22 @@ impl PullError {
         )
     }
 
+    /// Whether a manifest or blob is broken or absent, which asking another time does not change. Otherwise the registry
+    /// could not be asked, or did not answer.
+    pub(crate) const fn is_broken_content(&self) -> bool {
+        matches!(
+            self,
+            Self::Manifest { .. }
+                | Self::Fetch {
+                    source: RegistryError::NotFound { .. }
+                        | RegistryError::TooLarge { .. }
+                        | RegistryError::Mismatch { .. }
+                        | RegistryError::Size { .. },
+                    ..
+                }
+        )
+    }
+
     /// Whether it decides about the image: a policy or the registry refuses it, or it is malformed. Otherwise nothing is
     /// known about the image.
     pub fn is_verdict(&self) -> bool {

@@ -5,7 +5,7 @@ mod evaluation;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use oci_distribution::manifest::{OciImageManifest, OciManifest};
+use oci_distribution::manifest::{ImageIndexEntry, OciDescriptor, OciImageManifest, OciManifest};
 use olm_signature::{
     ATTESTATION_BYTES, Attached, BUNDLE, Bundle, ENVELOPE, SIGNATURE_ANNOTATION, SIMPLE_SIGNING, Signature,
 };
@@ -94,7 +94,8 @@ impl Images {
             tag: &tag,
             limit: MANIFEST_BYTES,
         };
-        let Some(OciManifest::Image(manifest)) = self.listed(&reference, access, wanted).await? else {
+        let found = self.listed(&reference, access, wanted).await;
+        let Some(OciManifest::Image(manifest)) = evaluation.readable(found)?.flatten() else {
             return Ok(());
         };
         let layers = manifest.layers.iter().filter(|layer| {
@@ -104,25 +105,41 @@ impl Images {
                 && evaluation.may_count(annotation(ATTACHED_PREDICATE_TYPE))
         });
         for layer in layers.take(SIGNATURES).collect::<Vec<_>>() {
-            let annotations = layer.annotations.as_ref();
-            let annotation = |name: &str| annotations?.get(name).map(String::as_str);
-            let payload = blob(layer).map_err(|message| unusable(&reference, message))?;
-            if !evaluation.has_room(&payload, form.limit()) {
-                continue;
-            }
-            // Until the content is checked and dropped.
-            let _permit = self.inner.large_attestations.take(payload.size).await;
-            let payload = self.small(&reference, access, &payload).await?;
-            let bytes = payload.len() as u64;
-            let signature = match form {
-                AttachedForm::Signature => Attached::new(payload, annotation),
-                AttachedForm::Attestation => Some(Attached::envelope(payload, annotation)),
-            };
-            evaluation.check(bytes, signature.map(Signature::Attached).as_ref());
+            let checked = self
+                .attached_layer(&reference, layer, form, access, evaluation)
+                .await;
+            evaluation.readable(checked)?;
             if evaluation.is_satisfied() {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Checks one of them.
+    async fn attached_layer(
+        &self,
+        reference: &Reference,
+        layer: &OciDescriptor,
+        form: AttachedForm,
+        access: &Access,
+        evaluation: &mut Evaluation<'_>,
+    ) -> Result<(), PullError> {
+        let annotations = layer.annotations.as_ref();
+        let annotation = |name: &str| annotations?.get(name).map(String::as_str);
+        let payload = blob(layer).map_err(|message| unusable(reference, message))?;
+        if !evaluation.has_room(&payload, form.limit()) {
+            return Ok(());
+        }
+        // Until the content is checked and dropped.
+        let _permit = self.inner.large_attestations.take(payload.size).await;
+        let payload = self.small(reference, access, &payload).await?;
+        let bytes = payload.len() as u64;
+        let signature = match form {
+            AttachedForm::Signature => Attached::new(payload, annotation),
+            AttachedForm::Attestation => Some(Attached::envelope(payload, annotation)),
+        };
+        evaluation.check(bytes, signature.map(Signature::Attached).as_ref());
         Ok(())
     }
 
@@ -152,7 +169,7 @@ impl Images {
                 }
                 | PullError::Manifest { .. },
             ) => None,
-            found => found?,
+            found => evaluation.readable(found)?.flatten(),
         };
         let none = |list: &Option<OciManifest>| match list {
             Some(OciManifest::ImageIndex(index)) => index.manifests.is_empty(),
@@ -164,7 +181,8 @@ impl Images {
                 tag: &tag,
                 limit: MANIFEST_BYTES,
             };
-            listed = self.listed(&home.with_tag(&tag), access, wanted).await?;
+            let found = self.listed(&home.with_tag(&tag), access, wanted).await;
+            listed = evaluation.readable(found)?.flatten();
         }
         let Some(OciManifest::ImageIndex(index)) = listed else {
             return Ok(());
@@ -174,36 +192,50 @@ impl Images {
             let named = entry.artifact_type.as_deref().unwrap_or_default();
             let annotations = entry.annotations.as_ref();
             matches!(named, "" | EMPTY_TYPE | BUNDLE)
-                && evaluation.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
+                && evaluation
+                    .may_be_bundle(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
         });
         for entry in candidates.take(SIGNATURES).collect::<Vec<_>>() {
-            let digest = Digest::parse(&entry.digest).map_err(|error| unusable(&home, error.to_string()))?;
-            let wanted = FetchTarget::Manifest {
-                digest: &digest,
-                limit: MANIFEST_BYTES,
-            };
-            let reference = pinned.reference();
-            let Some(OciManifest::Image(manifest)) = self.listed(&reference, access, wanted).await? else {
-                continue;
-            };
-            let annotations = manifest.annotations.as_ref();
-            if !evaluation.may_count(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
-                continue;
-            }
-            for layer in bundle_layers(&manifest).take(1) {
-                let layer = blob(layer).map_err(|message| unusable(&reference, message))?;
-                if !evaluation.has_room(&layer, evaluation.bundle_limit) {
-                    continue;
-                }
-                let _permit = self.inner.large_attestations.take(layer.size).await;
-                let text = self.small(&reference, access, &layer).await?;
-                let bytes = text.len() as u64;
-                evaluation.check(bytes, Some(&Signature::Bundle(Bundle::new(text))));
-            }
+            let checked = self.bundle(&home, entry, access, evaluation).await;
+            evaluation.readable(checked)?;
             if evaluation.is_satisfied() {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Checks the bundle of one referrer, if it has one.
+    async fn bundle(
+        &self,
+        home: &Reference,
+        entry: &ImageIndexEntry,
+        access: &Access,
+        evaluation: &mut Evaluation<'_>,
+    ) -> Result<(), PullError> {
+        let digest = Digest::parse(&entry.digest).map_err(|error| unusable(home, error.to_string()))?;
+        let wanted = FetchTarget::Manifest {
+            digest: &digest,
+            limit: MANIFEST_BYTES,
+        };
+        let Some(OciManifest::Image(manifest)) = self.listed(home, access, wanted).await? else {
+            return Ok(());
+        };
+        let annotations = manifest.annotations.as_ref();
+        if !evaluation.may_be_bundle(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE))) {
+            return Ok(());
+        }
+        let Some(layer) = bundle_layers(&manifest).next() else {
+            return Ok(());
+        };
+        let layer = blob(layer).map_err(|message| unusable(home, message))?;
+        if !evaluation.has_room(&layer, evaluation.bundle_limit) {
+            return Ok(());
+        }
+        let _permit = self.inner.large_attestations.take(layer.size).await;
+        let text = self.small(home, access, &layer).await?;
+        let bytes = text.len() as u64;
+        evaluation.check(bytes, Some(&Signature::Bundle(Bundle::new(text))));
         Ok(())
     }
 
@@ -243,9 +275,7 @@ fn unusable(reference: &Reference, message: String) -> PullError {
 }
 
 /// The layers of an artifact that hold a bundle.
-fn bundle_layers(
-    manifest: &OciImageManifest,
-) -> impl Iterator<Item = &oci_distribution::manifest::OciDescriptor> {
+fn bundle_layers(manifest: &OciImageManifest) -> impl Iterator<Item = &OciDescriptor> {
     let is_bundle = artifact_type(manifest).as_deref() == Some(BUNDLE);
     let layers = manifest.layers.iter().filter(move |_| is_bundle);
     layers.filter(|layer| layer.media_type == BUNDLE)

@@ -11,7 +11,7 @@ use olm_cluster::identity::AccountName;
 use olm_cluster::list::Collection;
 use olm_cluster::permissions::Reviews;
 use olm_cluster::rights::{lacking, needed_here};
-use olm_image::Reference;
+use olm_image::{Reference, SignatureStatus};
 use olm_plan::definitions::Effect;
 use olm_plan::{ChangePlan, Observed, images, rights};
 use olm_platform::log::chain;
@@ -133,7 +133,12 @@ pub(super) fn verify_images(
             .runtime
             .block_on(client.verify_for_all_nodes(&reference, &access))
         {
-            Ok(_) => {}
+            Ok(image) => {
+                let status = SignatureStatus::accepted(&image.pinned, &image.approvals);
+                observed
+                    .verified_images
+                    .extend(status.map(|status| status.message));
+            }
             Err(error) if error.is_verdict() => observed.refused_images.push(chain(&error)),
             Err(error) => observed
                 .notes

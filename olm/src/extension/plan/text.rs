@@ -54,7 +54,8 @@ fn summary(plan: &ChangePlan) -> String {
             let _ = writeln!(text, "{what:<9}{value}");
         }
     }
-    if let Some(verified) = &plan.observed.verified {
+    let observed = &plan.observed;
+    for verified in observed.verified.iter().chain(&observed.verified_images) {
         let _ = writeln!(text, "verified {verified}");
     }
     if let Some(before) = plan

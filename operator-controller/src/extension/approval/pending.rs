@@ -217,7 +217,8 @@ fn offer(
 /// The changes, a line each.
 fn summary(plan: &ChangePlan) -> Vec<String> {
     let objects = &plan.objects;
-    let verified = plan.observed.verified.iter().cloned();
+    let observed = &plan.observed;
+    let verified = observed.verified.iter().chain(&observed.verified_images).cloned();
     let added = objects.added.iter().map(|object| format!("adds {}", object.id.0));
     let changed = objects.changed.iter().map(|object| {
         let fields = object.fields.len();
@@ -404,7 +405,9 @@ mod tests {
         let mut plan = (*unsigned.plan).clone();
         plan.observed.verified = Some("i is signed by key 1".to_owned());
         assert_eq!(plan.digest(), unsigned.plan.digest);
-        assert_eq!(summary(&plan), ["i is signed by key 1"]);
+        plan.observed.verified_images = vec!["o is signed by key 2".to_owned()];
+        assert_eq!(plan.digest(), unsigned.plan.digest);
+        assert_eq!(summary(&plan), ["i is signed by key 1", "o is signed by key 2"]);
         assert_eq!(summary(&unsigned.plan), <[&str; 0]>::default());
     }
 

@@ -1,22 +1,50 @@
-//! The verdict of the current signature policy about the image of the installed bundle. The bundle stays in any case.
+//! The verdict of the current signature policy about the image of the installed bundle, and about those of its Pods where
+//! the extension asks for it. The bundle stays in any case.
 
 use std::time::Instant;
 
 use olm_api::ClusterObjectSet;
 use olm_api::names::annotation;
 use olm_image::{CachedVerification, Pinned, Reference, Rules, SignatureStatus, Verification};
+use olm_rollout::policy::VerifiedImages;
 
+use super::operands;
 use crate::bundles::pulls::Pulled;
 use crate::extension::context::Context;
 
-/// The last answer.
+/// The last answers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache(Option<CachedVerification>);
+pub(crate) struct Cache {
+    bundle: Option<CachedVerification>,
+    operands: operands::Cache,
+}
 
 impl Cache {
+    /// The verdict of the policy and the rules about the images of the installed revision.
+    pub(crate) async fn verify(
+        &mut self,
+        context: &Context,
+        extension: &str,
+        installed: Option<&ClusterObjectSet>,
+        images: VerifiedImages,
+        rules: &Rules,
+    ) -> Verification {
+        let bundle = self.verify_bundle(context, extension, installed, rules).await;
+        let operands = match (installed, images) {
+            (Some(installed), VerifiedImages::All) => {
+                self.operands.verify(context, extension, installed, rules).await
+            }
+            _ => {
+                self.operands = operands::Cache::default();
+                Verification::NotAsked
+            }
+        };
+        both(bundle, operands)
+    }
+
     /// The verdict of the policy and the rules about the image of the installed revision. While these and the image
     /// stay the same, no request is sent; a late answer of the registry starts another run.
-    pub(crate) async fn verify(
+    async fn verify_bundle(
         &mut self,
         context: &Context,
         extension: &str,
@@ -25,11 +53,11 @@ impl Cache {
     ) -> Verification {
         let reference = installed.and_then(reference);
         let Some((installed, reference)) = installed.zip(reference) else {
-            self.0 = None;
+            self.bundle = None;
             return Verification::NotAsked;
         };
         let Some(image) = image(installed, &reference) else {
-            self.0 = None;
+            self.bundle = None;
             if !context.bundles.policy().asks_about(&reference, rules).await {
                 return Verification::NotAsked;
             }
@@ -37,14 +65,30 @@ impl Cache {
             return Verification::Known(SignatureStatus::unreadable(&why));
         };
         let policy = context.bundles.policy().number(rules).await;
-        let known = self.0.as_ref();
+        let known = self.bundle.as_ref();
         if let Some(known) = known.and_then(|known| known.about(policy, &image, Instant::now())) {
             return known;
         }
         let Pulled::Done(answer) = context.bundles.signature_status(extension, &image, rules).await else {
             return Verification::Pending;
         };
-        self.0.insert(answer).verification()
+        self.bundle.insert(answer).verification()
+    }
+}
+
+/// The verdict about a bundle and the images of its Pods: that of the bundle, unless it is good.
+fn both(bundle: Verification, operands: Verification) -> Verification {
+    match (bundle, operands) {
+        (bundle, Verification::NotAsked) => bundle,
+        (Verification::Known(bundle), _) if bundle.accepted != Some(true) => Verification::Known(bundle),
+        (Verification::Pending, _) | (_, Verification::Pending) => Verification::Pending,
+        (Verification::Known(bundle), Verification::Known(operands)) if operands.accepted == Some(true) => {
+            Verification::Known(SignatureStatus {
+                accepted: Some(true),
+                message: format!("{}; {}", bundle.message, operands.message),
+            })
+        }
+        (_, operands) => operands,
     }
 }
 
@@ -70,6 +114,37 @@ mod tests {
 
     fn pinned(digit: char) -> Pinned {
         Pinned::parse(&format!("a.example/x@sha256:{}", digit.to_string().repeat(64))).unwrap()
+    }
+
+    #[test]
+    fn the_bundle_comes_before_the_images_of_its_pods() {
+        let known = |accepted: Option<bool>, message: &str| {
+            Verification::Known(SignatureStatus {
+                accepted,
+                message: message.to_owned(),
+            })
+        };
+        let (good, bad) = (known(Some(true), "b"), known(Some(false), "bad"));
+        let (images, refused) = (known(Some(true), "i"), known(Some(false), "refused"));
+        let (nothing, pending) = (Verification::NotAsked, Verification::Pending);
+        for (bundle, operands, expected) in [
+            (&good, &nothing, good.clone()),
+            (&nothing, &nothing, nothing.clone()),
+            (&nothing, &images, images.clone()),
+            (&nothing, &refused, refused.clone()),
+            (&good, &images, known(Some(true), "b; i")),
+            (&good, &refused, refused.clone()),
+            (&good, &pending, pending.clone()),
+            (&pending, &refused, pending.clone()),
+            (&bad, &pending, bad.clone()),
+            (&bad, &images, bad.clone()),
+        ] {
+            assert_eq!(
+                both(bundle.clone(), operands.clone()),
+                expected,
+                "{bundle:?} {operands:?}"
+            );
+        }
     }
 
     #[test]

@@ -204,7 +204,7 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
     check(&signed(json!({ "keyData": "%" })), "is not base64");
     check(
         &signed(json!({ "keyData": STANDARD.encode(pem(b"x")) })),
-        "kind of key is not supported",
+        "the key is not supported; use ECDSA P-256",
     );
     check(
         &signed(json!({ "signedIdentity": { "type": "matchAll" } })),

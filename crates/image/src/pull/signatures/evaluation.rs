@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use olm_signature::{ATTESTATION_BYTES, BUNDLE_BYTES, SIGNATURE_PREDICATE_TYPE, Signature};
+use olm_signature::{ATTESTATION_BYTES, BUNDLE_BYTES, SIGNATURE_PREDICATE_TYPE, Signature, SignatureError};
+use olm_transport::chain;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::policy::{Approval, PolicyRejection, RequiredSignature, SignatureMismatch};
 use crate::access::tally::OUTCOMES;
 use crate::digest::Digest;
 use crate::manifest::Blob;
+use crate::pull::PullError;
 use crate::reference::Reference;
 
 /// The most bytes of all signatures and attestations of an image that are read.
@@ -108,6 +110,13 @@ impl<'policy> Evaluation<'policy> {
         predicate_type.is_none_or(|named| self.predicate_types.contains(named))
     }
 
+    /// The same for the annotation of a referrer. With a signing configuration, cosign 2.6 names attestations of any type
+    /// as signatures there.
+    pub(super) fn may_be_bundle(&self, predicate_type: Option<&String>) -> bool {
+        self.may_count(predicate_type)
+            || predicate_type.is_some_and(|named| named == SIGNATURE_PREDICATE_TYPE)
+    }
+
     /// Whether a blob may be read. One that is too large is only counted, so that a large bill of materials beside the
     /// image does not refuse it.
     pub(super) fn has_room(&mut self, blob: &Blob, limit: u64) -> bool {
@@ -130,6 +139,27 @@ impl<'policy> Evaluation<'policy> {
             if judged.approval.is_none() {
                 judged.check(signature, digests, image, now);
             }
+        }
+    }
+
+    /// What was read; `None` of an entry that is broken. It satisfies nothing, and the others still count: whoever may
+    /// push beside an image could refuse it with a broken entry otherwise.
+    ///
+    /// # Errors
+    /// An error of the registry, which says nothing about the entry: another one may be what the policy asks for.
+    #[expect(clippy::result_large_err, reason = "the error of everything here")]
+    pub(super) fn readable<T>(&mut self, read: Result<T, PullError>) -> Result<Option<T>, PullError> {
+        match read {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_broken_content() => {
+                self.checked += 1;
+                let fault = SignatureError::Form(chain(&error));
+                for judged in &mut self.requirements {
+                    judged.note(&fault.clone().into());
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -322,6 +352,24 @@ mod tests {
         let refused = judge(SIGNED, |_| {}).unwrap_err();
         assert_eq!(refused.outcome(), "unsigned");
         assert_eq!(judge(r#"{"type": "insecureAcceptAnything"}"#, |_| {}), Ok(0));
+    }
+
+    #[test]
+    fn a_bundle_that_is_named_a_signature_may_be_an_attestation() {
+        const ATTESTED: &str =
+            r#"{"type": "sigstoreAttested", "keyPath": "key", "predicateType": "https://a.example"}"#;
+        let named = |text: &str| Some(text.to_owned());
+        let _ = judge(ATTESTED, |evaluation| {
+            for (name, counts, is_bundle) in [
+                (None, true, true),
+                (named("https://a.example"), true, true),
+                (named(SIGNATURE_PREDICATE_TYPE), false, true),
+                (named("https://b.example"), false, false),
+            ] {
+                assert_eq!(evaluation.may_count(name.as_ref()), counts, "{name:?}");
+                assert_eq!(evaluation.may_be_bundle(name.as_ref()), is_bundle, "{name:?}");
+            }
+        });
     }
 
     #[test]
