@@ -1,5 +1,5 @@
-//! Watches all objects of a kind into a store. An object that cannot be read, such as one of a later version of the API,
-//! blocks no other, and stays as it was last read.
+//! Watches all objects of a kind into a store. An object that cannot be read, such as one of a later version of the
+//! API, blocks no other, and stays as it was last read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -21,8 +21,7 @@ const KINDS: &[(&str, bool)] = &[
 /// The status of a step that is not carried out.
 const UNKNOWN: &str = "Unknown";
 
-/// The complete plans that make an object which was deleted again: for each ClusterServiceVersion that it belongs to, the
-/// newest one.
+/// The complete plans that make a deleted object again: for each ClusterServiceVersion that it belongs to, the newest one.
 pub fn repairing<'a>(cluster: &'a Cluster, deleted: &'a Value) -> Vec<&'a Value> {
     let of = |pointer: &str| text(deleted, pointer);
     let (kind, namespace, name) = (of("/kind"), of("/metadata/namespace"), of("/metadata/name"));
@@ -77,8 +76,8 @@ pub struct RepairedPlan {
     pub versions: BTreeSet<String>,
 }
 
-/// The plan with the steps of the objects that are gone, where their ClusterServiceVersion is there and nothing is paused;
-/// `None` where nothing is gone.
+/// The plan with the steps of the objects that are gone, where their ClusterServiceVersion is there and nothing is
+/// paused; `None` where nothing is gone.
 pub fn repaired(plan: &Value, cluster: &Cluster) -> Option<RepairedPlan> {
     let namespace = text(plan, "/metadata/namespace");
     if text(plan, "/status/phase") != "Complete" || is_namespace_paused(cluster, namespace) {
