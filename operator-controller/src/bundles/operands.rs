@@ -147,7 +147,7 @@ async fn one(
     let Err(error) = registries.images.verify_for_all_nodes(&reference, access).await else {
         return Ok(None);
     };
-    registries.forget_after_refusal(Some(&error)).await;
+    registries.forget_after_refusal(Some(&error));
     if error.is_verdict() {
         return Ok(Some(chain(&error)));
     }
