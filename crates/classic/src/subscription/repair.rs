@@ -47,6 +47,14 @@ pub fn doubtful(cluster: &Cluster) -> Vec<&Value> {
     })
 }
 
+/// The newest complete plan of a ClusterServiceVersion, of which something may have been deleted unseen when it stops
+/// working.
+pub fn doubtful_of<'a>(cluster: &'a Cluster, csv: &'a Value) -> Vec<&'a Value> {
+    let name = text(csv, "/metadata/name");
+    let plans = cluster.in_namespace(INSTALL_PLAN_KIND, text(csv, "/metadata/namespace"));
+    newest(plans, |_, step| text(step, "/resolving") == name)
+}
+
 /// The newest complete plan of each ClusterServiceVersion with such a step.
 fn newest<'a>(
     plans: impl Iterator<Item = &'a Value>,
@@ -232,5 +240,8 @@ mod tests {
         }
         assert_eq!(names(doubtful(&here)), Vec::<String>::new());
         assert_eq!(names(doubtful(&cluster(csv()))), ["new"]);
+        assert_eq!(names(doubtful_of(&here, &csv())), ["new"]);
+        let other = object(names::CSV_KIND, "n", "b.v1");
+        assert_eq!(names(doubtful_of(&here, &other)), Vec::<String>::new());
     }
 }
