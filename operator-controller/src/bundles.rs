@@ -306,7 +306,7 @@ fn unless_pending<T>(
 impl Registries {
     async fn pin(&self, reference: &Reference, rules: Rules) -> Result<Pinned, FetchError> {
         let resolved = self.images.resolve(reference, &self.access(rules).await?).await;
-        self.forget_after_refusal(resolved.as_ref().err()).await;
+        self.forget_after_refusal(resolved.as_ref().err());
         resolved.map_err(|error| FetchError::Resolve(Box::new(error)))
     }
 
@@ -314,8 +314,7 @@ impl Registries {
         self.recent.lock().insert(pinned.digest().clone());
         let access = self.access(rules).await?;
         let pulled = self.images.verified_contents(pinned, &access, &self.limits).await;
-        self.forget_after_refusal(pulled.as_ref().err().map(Arc::as_ref))
-            .await;
+        self.forget_after_refusal(pulled.as_ref().err().map(Arc::as_ref));
         pulled.map_err(FetchError::Pull)
     }
 
@@ -330,15 +329,15 @@ impl Registries {
             .await;
         if status.as_ref().is_some_and(|status| status.accepted.is_none()) {
             // The registry may have refused old credentials.
-            self.secrets.forget().await;
+            self.secrets.forget();
         }
         Ok(status)
     }
 
     /// Drops the cached credentials after a refusal, because the pull secrets may have changed.
-    async fn forget_after_refusal(&self, error: Option<&PullError>) {
+    fn forget_after_refusal(&self, error: Option<&PullError>) {
         if error.is_some_and(PullError::is_refusal) {
-            self.secrets.forget().await;
+            self.secrets.forget();
         }
     }
 

@@ -199,7 +199,7 @@ impl Versions {
             Err(None) => None,
             Err(Some(error)) => {
                 tracing::warn!(error = chain(&error), "cannot read the version of the API server");
-                self.last.last().await
+                self.last.last()
             }
         }
     }

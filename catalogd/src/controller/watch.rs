@@ -16,7 +16,8 @@ use super::Context;
 /// Watches the ClusterCatalogs until the process stops. An object that does not parse blocks no other, and its served
 /// content stays.
 pub(crate) async fn watch(context: Arc<Context>, writer: Writer<ClusterCatalog>) {
-    let events = follow(&context.client, &context.events, &context.unreadable, writer);
+    // All replicas watch, and only a leader writes: operator-controller records the event of an unreadable object.
+    let events = follow(&context.client, &context.unreadable, writer, |_, _| ());
     let events = events.take_until(context.stop.clone().cancelled_owned());
     let mut events = std::pin::pin!(events);
     let mut is_first = true;

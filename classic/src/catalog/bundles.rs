@@ -161,20 +161,40 @@ async fn inline(context: &Context, resolved: &Resolved, lookup: &Value) -> Bundl
 /// implementation gives them: none, and not set.
 fn timeouts(context: &Context, cluster: &Cluster, namespace: &str) -> UnpackTimeouts {
     let group = operator_group(cluster, namespace).ok();
-    let duration = |key: &str| -> Option<SignedDuration> {
-        let value = annotation(group?, key);
-        let parsed = if value == "0" {
-            Some(SignedDuration::ZERO)
-        } else {
-            value.parse().ok()
-        };
-        parsed.filter(|duration| !duration.is_negative())
-    };
+    let duration = |key: &str| unpack_time(annotation(group?, key));
     let timeout = duration(TIMEOUT).unwrap_or(context.unpack_timeout);
     let positive =
         |duration: SignedDuration| Duration::try_from(duration).ok().filter(|found| !found.is_zero());
     UnpackTimeouts {
         timeout: positive(timeout),
         retry: duration(RETRY).and_then(positive),
+    }
+}
+
+/// The time in an annotation; `None` where it is not set, or negative.
+fn unpack_time(value: &str) -> Option<SignedDuration> {
+    let duration = SignedDuration::from_nanos(olm_text::duration::parse(value).ok()?);
+    (!duration.is_negative()).then_some(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_for_unpacking_have_the_grammar_that_their_check_accepts() {
+        let seconds = |value: &str| unpack_time(value).map(|time| time.as_secs());
+        for (value, expected) in [
+            ("0", Some(0)),
+            ("10m", Some(600)),
+            (".5m", Some(30)),
+            ("1.m", Some(60)),
+            ("1.5h30m", Some(7200)),
+            ("-1s", None),
+            ("", None),
+            ("soon", None),
+        ] {
+            assert_eq!(seconds(value), expected, "{value:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::resumed;
 use olm_classic::names;
-use olm_classic::subscription::{doubtful, is_paused, repairing};
+use olm_classic::subscription::{doubtful, doubtful_of, is_paused, repairing};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -77,7 +77,13 @@ fn react(context: &Context, change: &Change) {
             context.namespaces.add(namespace.to_owned());
             context.plans.add_patiently(key(object));
         }
-        names::CSV_KIND if counts(change) => context.namespaces.add(namespace.to_owned()),
+        names::CSV_KIND if counts(change) => {
+            context.namespaces.add(namespace.to_owned());
+            if stops_working(change) {
+                // Its rights may have been deleted while this program did not run.
+                repair(context, doubtful_of(&context.base.store.snapshot(), object));
+            }
+        }
         names::OPERATOR_GROUP_KIND => {
             context.namespaces.add(namespace.to_owned());
             plans(context, |plan| text(plan, "/metadata/namespace") == namespace);
@@ -165,6 +171,13 @@ fn counts(change: &Change) -> bool {
         (parts, generation, csv.pointer("/metadata/annotations").cloned())
     };
     sight(before) != sight(now)
+}
+
+/// Whether a ClusterServiceVersion that worked does not any more.
+fn stops_working(change: &Change) -> bool {
+    let works = |csv: &Value| text(csv, "/status/phase") == "Succeeded";
+    let (before, now) = (change.before.as_deref(), change.now.as_deref());
+    before.is_some_and(works) && now.is_some_and(|now| !works(now))
 }
 
 /// Wakes the namespaces that see the catalogs of a namespace.

@@ -143,7 +143,7 @@ async fn run(context: &Context, name: &Name, object: Value) -> Result<Outcome, R
     }
     let mut seen = BTreeSet::new();
     let mut end = RunEnd::Settled;
-    let mut error = None;
+    let (mut error, mut rest) = (None, None);
     for _ in 0..MAX_PASSES {
         let before = settle::phase_status(&current);
         let mut cluster = context.snapshot();
@@ -158,9 +158,11 @@ async fn run(context: &Context, name: &Name, object: Value) -> Result<Outcome, R
         };
         let decision = pass(&current, &facts, &issuer, now).map_err(unreadable)?;
         if before.phase == "Succeeded"
-            && let Some(rest) = context.unready.rest(name, decision.unready, Instant::now())
+            && let Some(left) = context.unready.rest(name, decision.unready, Instant::now())
         {
-            return Ok(Outcome::After(rest));
+            // An earlier pass of this run may have reached the phase, which is written below.
+            rest = Some(left);
+            break;
         }
         error.clone_from(&decision.error);
         let is_unanswered = decision.is_unanswered;
@@ -198,7 +200,7 @@ async fn run(context: &Context, name: &Name, object: Value) -> Result<Outcome, R
     if rights::grant(context, &written, &context.snapshot()).await? == rights::GrantResult::Incomplete {
         return Ok(Outcome::Failed);
     }
-    Ok(next(&written, end, error.is_some(), now))
+    Ok(rest.map_or_else(|| next(&written, end, error.is_some(), now), Outcome::After))
 }
 
 /// Says by an event that a ClusterServiceVersion cannot be replaced: its phase has no other words for it.

@@ -19,8 +19,8 @@ pub struct Unready {
 }
 
 impl Unready {
-    /// The time after which a healthy operator is looked at again if nothing changes meanwhile; `None` where its phase is
-    /// due now.
+    /// The time after which a healthy operator is looked at again if nothing changes meanwhile; `None` where its phase
+    /// is due now.
     pub fn rest(&self, name: &Name, unready: Option<UnreadyDeployments>, now: Instant) -> Option<Duration> {
         let mut since = self.since.lock();
         match unready {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::text;
+use crate::cluster::{items, text};
 use crate::subscription::{Resolution, ResolveError};
 
 mod chain;
@@ -83,6 +83,23 @@ impl Resolved {
         let is_for = |found: &&Value| operator.is_some_and(|entry| steps::is_for(found, entry));
         subscriptions.iter().filter(is_for).collect()
     }
+}
+
+/// Those of the Subscriptions of a namespace whose requirements hold for a bundle that an InstallPlan refers to: all of
+/// its package, whatever channel and catalog they ask for since the plan was made, and those that moved to it. All where
+/// the lookup names no package.
+pub fn asking_later<'a>(lookup: &Value, subscriptions: impl Iterator<Item = &'a Value>) -> Vec<&'a Value> {
+    let properties: Value = serde_json::from_str(text(lookup, "/properties")).unwrap_or_default();
+    let packages: Vec<&str> = items(&properties, "/properties")
+        .filter(|property| text(property, "/type") == "olm.package")
+        .map(|property| text(property, "/value/packageName"))
+        .collect();
+    let is_for = |found: &&Value| {
+        packages.is_empty()
+            || packages.contains(&text(found, "/spec/name"))
+            || text(found, "/status/currentCSV") == text(lookup, "/identifier")
+    };
+    subscriptions.filter(is_for).collect()
 }
 
 /// The name of a bundle in a catalog.

@@ -1,5 +1,5 @@
-//! Watches all objects of a kind into a store. An object that cannot be read, such as one of a later version of the API,
-//! blocks no other, and stays as it was last read.
+//! Watches all objects of a kind into a store. An object that cannot be read, such as one of a later version of the
+//! API, blocks no other, and stays as it was last read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
-use olm_platform::events::{Events, Notice};
+use olm_platform::events::Notice;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
@@ -60,13 +60,14 @@ impl UnreadableObjects {
     }
 }
 
-/// Watches all objects of a kind into a store, without managed fields. An object that cannot be read has an event.
-pub fn follow<'a, K>(
+/// Watches all objects of a kind into a store, without managed fields. An object that cannot be read is logged;
+/// `report` gets a notice about it once, for a caller that may record events.
+pub fn follow<'a, K, Report>(
     client: &Client,
-    events: &'a Events,
     unreadable: &'a UnreadableObjects,
     writer: Writer<K>,
-) -> impl Stream<Item = Event<K>> + use<'a, K>
+    report: Report,
+) -> impl Stream<Item = Event<K>> + use<'a, K, Report>
 where
     K: Resource<DynamicType = ()>
         + Clone
@@ -76,10 +77,11 @@ where
         + Send
         + Sync
         + 'static,
+    Report: Fn(ObjectReference, Notice) + 'a,
 {
     let api: Api<DeserializeGuard<K>> = Api::all(client.clone());
     let known = writer.as_reader();
-    let report = |metadata: &ObjectMeta, error: &str| {
+    let report = move |metadata: &ObjectMeta, error: &str| {
         let object = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
             kind: Some(K::kind(&()).into_owned()),
@@ -89,14 +91,12 @@ where
             ..ObjectReference::default()
         };
         let note = format!("cannot read this object: {error}; OLM ignores the change until you correct it");
-        events.publish(
-            object,
-            vec![Notice {
-                is_fault: true,
-                reason: UNREADABLE.to_owned(),
-                note,
-            }],
-        );
+        let notice = Notice {
+            is_fault: true,
+            reason: UNREADABLE.to_owned(),
+            note,
+        };
+        report(object, notice);
     };
     watcher::watcher(api, watcher::Config::default())
         .default_backoff()

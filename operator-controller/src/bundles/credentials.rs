@@ -52,7 +52,7 @@ impl PullSecrets {
     }
 
     /// Drops the cached credentials. The next pull reads them again.
-    pub(crate) async fn forget(&self) {
-        self.kept.forget().await;
+    pub(crate) fn forget(&self) {
+        self.kept.forget();
     }
 }

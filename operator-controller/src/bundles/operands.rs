@@ -204,7 +204,7 @@ async fn one(
         }
         Err(error) => error,
     };
-    registries.forget_after_refusal(Some(&error)).await;
+    registries.forget_after_refusal(Some(&error));
     if error.is_verdict() {
         return Ok(Err(OperandRefusal {
             by_policy: matches!(error, PullError::Policy { .. }),

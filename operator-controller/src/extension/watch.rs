@@ -184,7 +184,9 @@ where
         + Sync
         + 'static,
 {
-    follow(&context.client, &context.events, &context.unreadable, writer)
+    follow(&context.client, &context.unreadable, writer, |object, notice| {
+        context.events.publish(object, vec![notice]);
+    })
 }
 
 /// A hash that changes when other extensions may be updated along with this one or install its package, or no longer

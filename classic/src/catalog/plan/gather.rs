@@ -8,6 +8,7 @@ use olm_classic::install_plan::{
     BundleReference, Replacement, bundle_name, is_supported, pending, references, wanted_definitions,
 };
 use olm_classic::names;
+use olm_classic::resolve::asking_later;
 use olm_cluster::discover::Scope;
 use olm_cluster::list::{Budget, Collection, Detail, End};
 use olm_platform::log;
@@ -97,10 +98,10 @@ async fn bundle(
         &reference.catalog_namespace,
         &reference.catalog,
     );
-    let (path, version) = (text(lookup, "/path"), text(lookup, "/identifier"));
+    let path = text(lookup, "/path");
     let namespace = text(plan, "/metadata/namespace");
     let subscriptions = gathered.cluster.in_namespace(names::SUBSCRIPTION_KIND, namespace);
-    let asking = subscriptions.filter(|found| text(found, "/status/currentCSV") == version);
+    let asking = asking_later(lookup, subscriptions);
     let rules = rules(context, namespace, asking);
     let puller = Puller::of_catalog(source, &reference.catalog_namespace, rules);
     let pinned: Value =

@@ -350,3 +350,28 @@ fn a_bundle_that_cannot_be_unpacked_and_a_refused_subscription_stop_only_themsel
         assert!(resolved.left_out.contains_key("bad"), "{:?}", resolved.left_out);
     }
 }
+
+#[test]
+fn the_requirements_of_a_package_hold_for_a_plan_that_is_older_than_they() {
+    let mut moved = subscription("good", "later", "");
+    moved["spec"]["source"] = "elsewhere".into();
+    moved["status"]["currentCSV"] = "good.v3".into();
+    let mut other = subscription("other", "c", "");
+    other["status"]["currentCSV"] = "odd.v1".into();
+    let all = [moved, other];
+    let asking = |package: Option<&str>, version: &str| -> Vec<String> {
+        let package = package.map(|name| json!({"type": "olm.package", "value": {"packageName": name}}));
+        let properties = json!({"properties": Vec::from_iter(package)});
+        let lookup = json!({"identifier": version, "properties": properties.to_string()});
+        let found = asking_later(&lookup, all.iter()).into_iter();
+        found.map(|found| text(found, "/spec/name").to_owned()).collect()
+    };
+    assert_eq!(asking(Some("good"), "good.v2"), ["good"]);
+    assert_eq!(asking(Some("odd"), "odd.v1"), ["other"]);
+    assert_eq!(
+        asking(Some("needed"), "needed.v1"),
+        Vec::<String>::new(),
+        "a dependency"
+    );
+    assert_eq!(asking(None, "good.v2"), ["good", "other"], "the closed side");
+}

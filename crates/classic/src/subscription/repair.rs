@@ -21,8 +21,7 @@ const KINDS: &[(&str, bool)] = &[
 /// The status of a step that is not carried out.
 const UNKNOWN: &str = "Unknown";
 
-/// The complete plans that make an object which was deleted again: for each ClusterServiceVersion that it belongs to, the
-/// newest one.
+/// The complete plans that make a deleted object again: for each ClusterServiceVersion that it belongs to, the newest one.
 pub fn repairing<'a>(cluster: &'a Cluster, deleted: &'a Value) -> Vec<&'a Value> {
     let of = |pointer: &str| text(deleted, pointer);
     let (kind, namespace, name) = (of("/kind"), of("/metadata/namespace"), of("/metadata/name"));
@@ -46,6 +45,14 @@ pub fn doubtful(cluster: &Cluster) -> Vec<&Value> {
         );
         csv.is_some_and(|csv| text(csv, "/status/phase") != "Succeeded")
     })
+}
+
+/// The newest complete plan of a ClusterServiceVersion, of which something may have been deleted unseen when it stops
+/// working.
+pub fn doubtful_of<'a>(cluster: &'a Cluster, csv: &'a Value) -> Vec<&'a Value> {
+    let name = text(csv, "/metadata/name");
+    let plans = cluster.in_namespace(INSTALL_PLAN_KIND, text(csv, "/metadata/namespace"));
+    newest(plans, |_, step| text(step, "/resolving") == name)
 }
 
 /// The newest complete plan of each ClusterServiceVersion with such a step.
@@ -77,8 +84,8 @@ pub struct RepairedPlan {
     pub versions: BTreeSet<String>,
 }
 
-/// The plan with the steps of the objects that are gone, where their ClusterServiceVersion is there and nothing is paused;
-/// `None` where nothing is gone.
+/// The plan with the steps of the objects that are gone, where their ClusterServiceVersion is there and nothing is
+/// paused; `None` where nothing is gone.
 pub fn repaired(plan: &Value, cluster: &Cluster) -> Option<RepairedPlan> {
     let namespace = text(plan, "/metadata/namespace");
     if text(plan, "/status/phase") != "Complete" || is_namespace_paused(cluster, namespace) {
@@ -233,5 +240,8 @@ mod tests {
         }
         assert_eq!(names(doubtful(&here)), Vec::<String>::new());
         assert_eq!(names(doubtful(&cluster(csv()))), ["new"]);
+        assert_eq!(names(doubtful_of(&here, &csv())), ["new"]);
+        let other = object(names::CSV_KIND, "n", "b.v1");
+        assert_eq!(names(doubtful_of(&here, &other)), Vec::<String>::new());
     }
 }

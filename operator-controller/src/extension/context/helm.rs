@@ -80,7 +80,7 @@ impl Releases {
 
     async fn list(&self, had_something: bool) -> Result<Entries, HelmError> {
         if had_something {
-            self.listed.forget().await;
+            self.listed.forget();
         }
         let read = async || {
             let labels = ListParams::default().labels(names::INDEX_SELECTOR);
@@ -133,7 +133,7 @@ impl Releases {
     /// Deletes a release. A missing one is ignored.
     pub(crate) async fn remove(&self, secret: &str) -> Result<(), HelmError> {
         // This makes the list stale.
-        self.listed.forget().await;
+        self.listed.forget();
         let removed = self.secrets.delete(secret, &DeleteParams::background()).await;
         let removed = unless(&[404], removed).map(drop);
         let what = format!("cannot remove the release in Secret {secret:?}, which a revision has replaced");

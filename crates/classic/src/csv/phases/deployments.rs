@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::Pass;
 use crate::cluster::{items, label, text};
-use crate::{install, names};
+use crate::wire::deployment::DEPLOYMENT_SPEC;
+use crate::{install, names, wire};
 
 /// The fault of the Deployments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +46,7 @@ pub(super) fn unready_deployments(pass: &Pass<'_>, wanted: &[Value]) -> Option<U
         let name = text(wanted, "/metadata/name");
         let is_changed = changed_annotations(found, &pass.csv.metadata.annotations).is_some()
             || changed_spec(found, wanted, name).is_some();
-        let has_spec = wanted.get("spec").zip(found.get("spec"));
-        if is_changed || !has_spec.is_some_and(|(wanted, found)| is_within(wanted, found)) {
+        if is_changed || !is_within(&spec(wanted)?, &spec(found)?) {
             return None;
         }
         match unready(found, name) {
@@ -61,6 +61,12 @@ pub(super) fn unready_deployments(pass: &Pass<'_>, wanted: &[Value]) -> Option<U
 fn is_available(found: &Value) -> bool {
     let mut conditions = items(found, "/status/conditions");
     conditions.any(|found| text(found, "/type") == "Available" && text(found, "/status") == "True")
+}
+
+/// The spec as its type writes it, which is how the API server stores it: quantities in their canonical form, without
+/// unknown and empty fields.
+fn spec(deployment: &Value) -> Option<Value> {
+    serde_json::from_str(&wire::write(deployment.get("spec")?, DEPLOYMENT_SPEC)).ok()
 }
 
 /// Whether a value has what is wanted; the server adds defaults, and tools such as `kubectl rollout restart` fields.

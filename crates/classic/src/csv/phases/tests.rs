@@ -75,6 +75,18 @@ impl World {
         decision.deleted
     }
 
+    /// What the next pass over `v1` says about its Deployments.
+    fn unready(&self) -> Option<UnreadyDeployments> {
+        let cluster: Cluster = self.0.iter().cloned().collect();
+        let facts = ClusterFacts {
+            cluster: &cluster,
+            discovery: &Discovery::default(),
+            server_version: Some("v1.36.0"),
+        };
+        let decision = pass(self.csv("v1"), &facts, &Authority, NOW.parse().unwrap()).unwrap();
+        decision.unready
+    }
+
     fn phase(&self, name: &str) -> (&str, &str) {
         let status = &self.csv(name)["status"];
         (
@@ -110,7 +122,11 @@ fn csv(name: &str, replaces: &str) -> Value {
 }
 
 fn installed() -> World {
-    let mut world = World::with(vec![csv("v1", "")]);
+    installed_as(csv("v1", ""))
+}
+
+fn installed_as(csv: Value) -> World {
+    let mut world = World::with(vec![csv]);
     for _ in 0..4 {
         world.pass("v1");
     }
@@ -203,14 +219,7 @@ fn a_deployment_as_it_should_be_that_does_not_run_is_only_unready() {
         for object in world.0.iter_mut().filter(|object| object["kind"] == "Deployment") {
             change(object);
         }
-        let cluster: Cluster = world.0.iter().cloned().collect();
-        let facts = ClusterFacts {
-            cluster: &cluster,
-            discovery: &Discovery::default(),
-            server_version: Some("v1.36.0"),
-        };
-        let decision = pass(world.csv("v1"), &facts, &Authority, NOW.parse().unwrap()).unwrap();
-        decision.unready
+        world.unready()
     };
     let down = |object: &mut Value| object["status"]["conditions"][0]["status"] = json!("False");
     assert_eq!(unready(&|_| ()), None, "it runs");
@@ -237,6 +246,35 @@ fn a_deployment_as_it_should_be_that_does_not_run_is_only_unready() {
             json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]);
     });
     check(&|object| object["metadata"]["name"] = json!("elsewhere"));
+}
+
+#[test]
+fn a_deployment_as_the_api_server_stores_it_is_as_it_should_be() {
+    let container = "/spec/install/spec/deployments/0/spec/template/spec/containers/0";
+    let mut csv = csv("v1", "");
+    let wanted = csv.pointer_mut(container).unwrap();
+    wanted["resources"] =
+        json!({"requests": {"cpu": 0.5, "memory": "1024Mi"}, "limits": {"cpu": 1, "memory": "1.5Gi"}});
+    wanted["env"] = json!([{"name": "EMPTY", "value": ""}]);
+    wanted["stdin"] = json!(false);
+    wanted["unknown"] = json!("field");
+    let unready = |memory: &str| {
+        let mut world = installed_as(csv.clone());
+        for object in world.0.iter_mut().filter(|object| object["kind"] == "Deployment") {
+            let found = &mut object["spec"]["template"]["spec"]["containers"][0];
+            found["resources"] = json!({"requests": {"cpu": "500m", "memory": memory}, "limits": {"cpu": "1", "memory": "1536Mi"}});
+            found["env"][0] = json!({"name": "EMPTY"});
+            found["imagePullPolicy"] = json!("IfNotPresent");
+            found
+                .as_object_mut()
+                .unwrap()
+                .retain(|key, _| key != "stdin" && key != "unknown");
+            object["status"]["conditions"][0]["status"] = json!("False");
+        }
+        world.unready()
+    };
+    assert_eq!(unready("1Gi"), Some(UnreadyDeployments::Unavailable));
+    assert_eq!(unready("2Gi"), None, "it was changed");
 }
 
 /// A ClusterServiceVersion that has installed an aggregated API, whose APIService counts as available.

@@ -58,6 +58,7 @@ fn a_refused_subscription_has_the_reason_and_the_others_move() {
     assert!(find_condition(bad, UNPACKING).is_none() && find_condition(bad, RESOLUTION_FAILED).is_some());
     assert!(find_condition(good, UNPACKING).is_some());
 }
+
 #[test]
 fn a_subscription_whose_bundle_cannot_be_unpacked_has_the_reason_and_the_others_move() {
     let subscriptions = [
