@@ -294,6 +294,39 @@ fn response(status: StatusCode, headers: &[(HeaderName, String)], body: impl Int
 }
 
 impl State {
+    /// The answer to a path that does not come from the registry behind.
+    fn own_answer(&self, path: &str) -> Result<Option<Answer>> {
+        let mut behaviour = lock(&self.behaviour);
+        if let Some((status, wait)) = behaviour.refusals.pop_front() {
+            let status = StatusCode::from_u16(status)?;
+            return Ok(Some(response(status, &[(RETRY_AFTER, wait)], "")));
+        }
+        let typed = |status: u16, kind: &str, text: &str| {
+            let headers = [(CONTENT_TYPE, kind.to_owned())];
+            Ok(Some(response(StatusCode::from_u16(status)?, &headers, text)))
+        };
+        if let Some((kind, text)) = behaviour
+            .manifest
+            .as_ref()
+            .filter(|_| path.contains("/manifests/"))
+        {
+            return typed(200, kind, text);
+        }
+        let mut answers = behaviour.answers.iter();
+        if let Some((_, (status, kind, text))) = answers.find(|(end, _)| path.ends_with(*end)) {
+            return typed(*status, kind, text);
+        }
+        let page = behaviour
+            .lists_referrers
+            .and_then(|size| self.referrers.page(path, size));
+        Ok(page.map(|(index, next)| {
+            let kind = "application/vnd.oci.image.index.v1+json".to_owned();
+            let next = next.map(|next| (LINK, format!("<{next}>; rel=\"next\"")));
+            let headers: Vec<_> = std::iter::once((CONTENT_TYPE, kind)).chain(next).collect();
+            response(StatusCode::OK, &headers, index)
+        }))
+    }
+
     async fn answer(&self, request: Request<Vec<u8>>) -> Result<Answer> {
         let (head, body) = request.into_parts();
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -312,33 +345,11 @@ impl State {
         {
             std::future::pending::<()>().await;
         }
+        if let Some(answer) = self.own_answer(path)? {
+            return Ok(answer);
+        }
         let (hides_digest, challenge, lists_referrers, keeps_uploads) = {
-            let mut behaviour = lock(&self.behaviour);
-            if let Some((status, wait)) = behaviour.refusals.pop_front() {
-                let status = StatusCode::from_u16(status)?;
-                return Ok(response(status, &[(RETRY_AFTER, wait)], ""));
-            }
-            if let Some((kind, text)) = behaviour
-                .manifest
-                .as_ref()
-                .filter(|_| path.contains("/manifests/"))
-            {
-                let headers = [(CONTENT_TYPE, kind.clone())];
-                return Ok(response(StatusCode::OK, &headers, text.clone()));
-            }
-            let mut answers = behaviour.answers.iter();
-            if let Some((_, (status, kind, text))) = answers.find(|(end, _)| path.ends_with(*end)) {
-                let headers = [(CONTENT_TYPE, kind.clone())];
-                return Ok(response(StatusCode::from_u16(*status)?, &headers, text.clone()));
-            }
-            if let Some(size) = behaviour.lists_referrers
-                && let Some((index, next)) = self.referrers.page(path, size)
-            {
-                let kind = "application/vnd.oci.image.index.v1+json".to_owned();
-                let next = next.map(|next| (LINK, format!("<{next}>; rel=\"next\"")));
-                let headers: Vec<_> = std::iter::once((CONTENT_TYPE, kind)).chain(next).collect();
-                return Ok(response(StatusCode::OK, &headers, index));
-            }
+            let behaviour = lock(&self.behaviour);
             (
                 behaviour.hides_digest,
                 behaviour.challenge.clone(),

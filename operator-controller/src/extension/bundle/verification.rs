@@ -30,14 +30,12 @@ impl Cache {
         rules: &Rules,
     ) -> Verification {
         let bundle = self.verify_bundle(context, extension, installed, rules).await;
-        let operands = match (installed, images) {
-            (Some(installed), VerifiedImages::All) => {
-                self.operands.verify(context, extension, installed, rules).await
-            }
-            _ => {
-                self.operands = operands::Cache::default();
-                Verification::NotAsked
-            }
+        let wanted = installed.filter(|_| images == VerifiedImages::All);
+        let operands = if let Some(installed) = wanted {
+            self.operands.verify(context, extension, installed, rules).await
+        } else {
+            self.operands = operands::Cache::default();
+            Verification::NotAsked
         };
         both(bundle, operands)
     }
