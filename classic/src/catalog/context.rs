@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -51,8 +52,8 @@ pub struct Context {
     pub verdicts: Verdicts,
     /// Failed InstallPlans whose account may have other rights now.
     pub resumed: Mutex<BTreeSet<(String, String)>>,
-    /// Complete InstallPlans of which somebody may have deleted objects.
-    pub repairs: Mutex<BTreeSet<(String, String)>>,
+    /// Complete InstallPlans of which somebody may have deleted objects, with the times from which they are repaired.
+    pub repairs: Mutex<BTreeMap<(String, String), Instant>>,
     /// What InstallPlans that wait for their approval would replace, as it was looked at last.
     pub previews: Mutex<BTreeMap<(String, String), u64>>,
     /// When events of namespaces were recorded.

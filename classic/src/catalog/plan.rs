@@ -7,13 +7,13 @@ mod repair;
 mod write;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::{
-    InstallPlanDecision, PassInput, RetryLimit, approval, edited, interrupted, is_empty, look_up_account,
-    pass, plan_digest, refused, resumed, time_left,
+    InstallPlanDecision, PassInput, RetryLimit, approval, edited, given_up, interrupted, is_empty, is_repair,
+    look_up_account, pass, plan_digest, refused, resumed, time_left,
 };
 use olm_classic::names;
 use olm_classic::subscription::is_namespace_paused;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use self::findings::{Findings, noted};
 use self::gather::gather;
 use self::preview::preview;
-use self::repair::repair;
+use self::repair::{repair, repair_later};
 use super::context::Context;
 use super::write::write_status;
 use crate::objects::account::{NoAccountError, account};
@@ -48,10 +48,16 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
         context.previews.lock().remove(&key);
     }
     let Some(plan) = plan else {
+        context.repairs.lock().remove(&key);
         return Outcome::Done;
     };
-    if context.repairs.lock().remove(&key) && text(plan, "/status/phase") == "Complete" {
-        return repair(&context, key, plan, &cluster).await;
+    let until_repair = repair::time_left(&mut context.repairs.lock(), &key, Instant::now());
+    if text(plan, "/status/phase") == "Complete" {
+        return match until_repair {
+            None => Outcome::Done,
+            Some(Duration::ZERO) => repair(&context, key, plan, &cluster).await,
+            Some(left) => Outcome::After(left),
+        };
     }
     let is_resumed = context.resumed.lock().remove(&key);
     let phase = text(plan, "/status/phase");
@@ -103,6 +109,15 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
         .in_namespace(names::OPERATOR_GROUP_KIND, namespace)
         .collect();
     let lookup = look_up_account(read, &groups, cluster, now);
+    let key = || (namespace.to_owned(), text(read, "/metadata/name").to_owned());
+    if is_repair(read)
+        && let Some(why) = lookup.error.clone().or_else(|| edited(read))
+    {
+        let (plan, event) = given_up(read, &why);
+        write_status(&context.base, &plan).await?;
+        context.warn(&plan, [event]);
+        return Ok(repair_later(context, key()));
+    }
     if lookup.error.is_some() {
         // A change of the OperatorGroups or of the account wakes the plan.
         write_status(&context.base, &lookup.plan).await?;
@@ -161,6 +176,7 @@ async fn pass_over(context: &Context, read: &Value, cluster: &Cluster) -> Result
             let left = left.and_then(|left| Duration::try_from(left).ok());
             Ok(left.map_or(Outcome::Failed, |left| Outcome::After(left.clamp(SOON, PACE))))
         }
+        "Complete" if decision.error.is_some() => Ok(repair_later(context, key())),
         phase => {
             tracing::info!(
                 namespace,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::resumed;
@@ -233,7 +234,7 @@ fn made_again(context: &Context, change: &Change) {
 /// Has complete plans make again what is gone.
 fn repair(context: &Context, plans: Vec<&Value>) {
     for plan in plans {
-        context.repairs.lock().insert(key(plan));
+        context.repairs.lock().insert(key(plan), Instant::now());
         context.plans.add(key(plan));
     }
 }

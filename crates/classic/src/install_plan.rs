@@ -14,6 +14,7 @@ mod execute;
 mod files;
 mod objects;
 mod reference;
+mod repair;
 mod schema;
 mod step_error;
 mod steps;
@@ -26,6 +27,7 @@ pub use execute::{pending, wanted_definitions};
 pub use files::{FilesError, read_bundle};
 pub use objects::{is_installable, is_supported};
 pub use reference::{BundleReference, UnpackedBundles, bundle_name, references, referring_steps};
+pub use repair::{given_up, is_repair};
 pub use steps::{BundleContent, Origin, Step, StepsError, bundle_steps, subscription_step};
 
 /// The kinds that the API server serves, and whether their objects are in namespaces, by `group/version`.
@@ -234,7 +236,12 @@ fn fail(
     now: Timestamp,
 ) {
     let lasted = now.duration_since(started(&decision.plan).unwrap_or(now));
-    if patience == RetryLimit::Limited && lasted >= retry_for {
+    let is_over = lasted >= retry_for;
+    if is_over && is_repair(&decision.plan) {
+        let (plan, event) = given_up(&decision.plan, error);
+        decision.plan = plan;
+        decision.events.push(event);
+    } else if is_over && patience == RetryLimit::Limited {
         put(&mut decision.plan, &["status"], "phase", "Failed");
         put(&mut decision.plan, &["status"], "message", error);
         condition(&mut decision.plan, "False", "InstallComponentFailed", error, now);

@@ -1,5 +1,8 @@
 //! Makes accounts, roles and bindings of an operator again that somebody has deleted.
 
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
 use olm_classic::cluster::{Cluster, text};
 use olm_classic::names;
 use olm_classic::subscription::{RepairedPlan, is_living, repaired};
@@ -11,6 +14,11 @@ use super::{AT_ONCE, SOON};
 use crate::catalog::context::Context;
 use crate::catalog::write::write_status;
 use crate::objects::write::Actor;
+
+/// The pause after a repair that failed. [`given_up`] names it.
+///
+/// [`given_up`]: olm_classic::install_plan::given_up
+const PAUSE: Duration = Duration::from_mins(5);
 
 /// Has a complete plan carry out the steps of objects that are gone.
 pub(super) async fn repair(
@@ -38,8 +46,28 @@ pub(super) async fn repair(
             Outcome::Failed
         }
     };
-    context.repairs.lock().insert(key);
+    context.repairs.lock().insert(key, Instant::now());
     outcome
+}
+
+/// Has a plan repaired after a pause.
+pub(super) fn repair_later(context: &Context, key: (String, String)) -> Outcome {
+    context.repairs.lock().insert(key, Instant::now() + PAUSE);
+    Outcome::After(PAUSE)
+}
+
+/// The time until a plan is repaired: none when it is due, and then it is forgotten. `None` for a plan that is not
+/// repaired.
+pub(super) fn time_left(
+    repairs: &mut BTreeMap<(String, String), Instant>,
+    key: &(String, String),
+    now: Instant,
+) -> Option<Duration> {
+    let left = repairs.get(key)?.saturating_duration_since(now);
+    if left.is_zero() {
+        repairs.remove(key);
+    }
+    Some(left)
 }
 
 /// Writes the plan; whether the ClusterServiceVersions are still there. What goes with one is not made again.
@@ -68,4 +96,29 @@ async fn begin(context: &Context, repaired: &RepairedPlan) -> Result<bool, Reque
     );
     context.warn(plan, [("ObjectsDeleted".to_owned(), note)]);
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_is_due_once() {
+        let key = |name: &str| ("n".to_owned(), name.to_owned());
+        let now = Instant::now();
+        let mut repairs = BTreeMap::from([(key("due"), now), (key("later"), now + PAUSE)]);
+        for (name, expected) in [
+            ("due", Some(Duration::ZERO)),
+            ("due", None),
+            ("later", Some(PAUSE)),
+            ("later", Some(PAUSE)),
+            ("other", None),
+        ] {
+            assert_eq!(time_left(&mut repairs, &key(name), now), expected, "{name}");
+        }
+        assert_eq!(
+            time_left(&mut repairs, &key("later"), now + PAUSE),
+            Some(Duration::ZERO)
+        );
+    }
 }

@@ -117,3 +117,33 @@ fn a_failing_plan_has_the_rest_of_its_time_and_none_after_it() {
     assert_eq!(left(&plan, 60), None);
     assert_eq!(left(&json!({}), 0), None);
 }
+
+#[test]
+fn a_plan_that_makes_objects_again_stays_complete_when_that_fails() {
+    let mut plan = plan("Installing", &unreadable());
+    plan["status"]["conditions"] = json!([{"type": "Installed", "status": "True"}]);
+    let early = run(&plan, 59);
+    assert!(is_repair(&early.plan));
+    assert_eq!(early.events, Vec::<(String, String)>::new());
+    let late = run(&plan, 60);
+    assert_eq!(text(&late.plan, "/status/phase"), "Complete");
+    assert_eq!(text(&late.plan, "/status/message"), "");
+    assert_eq!(text(&late.plan, "/status/plan/0/status"), "Created");
+    assert_eq!(late.plan["status"]["conditions"], plan["status"]["conditions"]);
+    let [(reason, note)] = &late.events[..] else {
+        panic!("{:?}", late.events)
+    };
+    assert_eq!(reason, "RepairFailed");
+    assert!(note.contains("error parsing step manifest: x"), "{note}");
+    assert!(late.error.is_some());
+
+    // Nothing of it lasts for ever, so that the next version can come.
+    let unchanged = InstallPlanDecision {
+        plan: plan.clone(),
+        ..InstallPlanDecision::default()
+    };
+    let (wait, limit) = (SignedDuration::from_mins(1), RetryLimit::Endless);
+    let now = "2026-01-01T00:01:00Z".parse().unwrap();
+    let stopped = interrupted(&plan, &unchanged, 0, "no answer", limit, wait, now);
+    assert_eq!(text(&stopped.plan, "/status/phase"), "Complete");
+}
