@@ -181,7 +181,7 @@ async fn a_signature_counts_for_its_signer_while_its_certificate_is_valid() -> R
             _ => {
                 stage
                     .refuses(Wanted::Owner, &image, ", not by release@example.com")
-                    .await?
+                    .await?;
             }
         }
     }
