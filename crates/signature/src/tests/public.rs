@@ -127,7 +127,7 @@ fn the_log_of_certificates_must_have_promised_the_certificate() {
             .as_array_mut()
             .unwrap()
             .iter_mut()
-            .for_each(exchange)
+            .for_each(exchange);
     };
     OF_PUBLIC.refused(&other, &unchanged, kind, said);
     OF_STAGING.refused(&other, &unchanged, kind, said);
@@ -158,7 +158,7 @@ fn the_transparency_log_must_have_the_signature() {
             .as_array_mut()
             .unwrap()
             .iter_mut()
-            .for_each(exchange)
+            .for_each(exchange);
     };
     OF_PUBLIC.refused(&other, &unchanged, "log", "invalid inclusion promise");
     OF_STAGING.refused(&other, &unchanged, "log", "No valid Rekor signature");
