@@ -288,7 +288,11 @@ fn an_image_policy_holds_for_the_images_of_extensions_in_its_namespace() -> Resu
         let (_, digest) = operator.split_once('@').context("a digest")?;
         sign(registry, &operators, &digest.parse::<Digest>()?, pair).await?;
         await_version(world, TENANT, "1.0.0").await?;
-        extension_becomes(world, TENANT, None).await?;
+        let message = extension_becomes(world, TENANT, Some(reason::SIGNED)).await?;
+        ensure!(
+            message.contains("images of its Pods") && message.contains("ImagePolicy tenant/pods"),
+            "{message}"
+        );
 
         world.apply(&[of(TENANT, "bundles", &bundles, &public)?])?;
         let message = extension_becomes(world, TENANT, Some(reason::POLICY_REFUSES)).await?;
@@ -297,7 +301,7 @@ fn an_image_policy_holds_for_the_images_of_extensions_in_its_namespace() -> Resu
             "{message}"
         );
         world.kubectl(&["delete", "imagepolicy", "bundles", "-n", TENANT])?;
-        extension_becomes(world, TENANT, None).await?;
+        extension_becomes(world, TENANT, Some(reason::SIGNED)).await?;
         world
             .kubectl(&["delete", "imagepolicy", "pods", "-n", "default"])
             .map(drop)
