@@ -4,6 +4,7 @@ pub(crate) mod contents;
 mod error;
 mod flight;
 pub(crate) mod permits;
+mod places;
 mod signatures;
 mod verification;
 
@@ -12,17 +13,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use oci_distribution::manifest::{OciImageManifest, OciManifest};
 
 use contents::{Contents, ContentsStore};
 pub use error::PullError;
 use flight::Flights;
+use places::{no_place, places};
 use signatures::LargeAttestations;
+use verification::Nodes;
 
 use crate::access::Access;
 use crate::access::policy::{self, Approval, PolicyRejection};
-use crate::access::registries::{Endpoint, PlaceError};
 use crate::access::tally::Tally;
 use crate::digest::Digest;
 use crate::layer::tree::{Storage, Tree};
@@ -31,24 +32,15 @@ use crate::limits::Limits;
 use crate::manifest::{Blob, ConfigFile, artifact_type, blob, choose_platform, layers, parse_manifest};
 use crate::platform::Platform;
 use crate::reference::{LATEST, Pinned, Reference};
-use crate::registry::auth::{Action, Tokens};
+use crate::registry::auth::Tokens;
 use crate::registry::clients::Clients;
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::FetchTarget;
-use crate::registry::session::{RetryPolicy, Session, Shared};
+use crate::registry::session::Shared;
 use crate::registry::transfer::{pipe, transfer};
 
 /// Time limit for a registry to resolve a tag and to return its signatures.
 const RESOLVE_TIME: Duration = Duration::from_mins(3);
-
-/// The nodes that run an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nodes {
-    /// Those of this program's platform.
-    Own,
-    /// Those of any platform.
-    All,
-}
 
 /// Options for fetching images.
 #[derive(Clone, Debug)]
@@ -355,58 +347,6 @@ impl Images {
         Ok((manifest, digest))
     }
 
-    /// Checks an image against the signature policy and nothing more, as a pull does: the manifest of the platform, or
-    /// the index when there is one, must be signed. Returns one approval per requirement; none where the policy asks
-    /// for no signature.
-    pub async fn verify(&self, reference: &Reference, access: &Access) -> Result<AcceptedImage, PullError> {
-        let pinned = self.resolve(reference, access).await?;
-        let approvals = self.approvals(&pinned, Nodes::Own, access).await?;
-        Ok(AcceptedImage { pinned, approvals })
-    }
-
-    /// [`Images::verify`] for an image that nodes of any platform run: of an index, the index itself must be signed,
-    /// since a signature of one platform's manifest says nothing about the others.
-    pub async fn verify_for_all_nodes(
-        &self,
-        reference: &Reference,
-        access: &Access,
-    ) -> Result<AcceptedImage, PullError> {
-        let pinned = self.resolve(reference, access).await?;
-        let approvals = self.approvals(&pinned, Nodes::All, access).await?;
-        Ok(AcceptedImage { pinned, approvals })
-    }
-
-    /// The signature for each requirement of the signature policy on an image with a known digest.
-    async fn approvals(
-        &self,
-        pinned: &Pinned,
-        nodes: Nodes,
-        access: &Access,
-    ) -> Result<Vec<Approval>, PullError> {
-        let limits = Limits::bundle();
-        let asking = async {
-            let signed = self.admitted(access, &pinned.requested())?;
-            if signed.is_empty() {
-                return Ok(Vec::new());
-            }
-            let mut digests = vec![pinned.digest().clone()];
-            if nodes == Nodes::Own {
-                match self.platform_manifest(pinned, access, &limits).await {
-                    Ok((_, manifest)) => digests.push(manifest),
-                    // An image for other nodes: the index decides.
-                    Err(PullError::Platform { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            self.check_signatures(&signed, pinned, &digests, access).await
-        };
-        let late = |_| PullError::Time {
-            reference: pinned.to_string(),
-            seconds: RESOLVE_TIME.as_secs(),
-        };
-        tokio::time::timeout(RESOLVE_TIME, asking).await.map_err(late)?
-    }
-
     async fn configuration(
         &self,
         reference: &Reference,
@@ -610,80 +550,6 @@ impl Images {
             None => Ok(0),
         }
     }
-
-    /// Conversations with all places that may have a reference.
-    pub(crate) async fn sessions(
-        &self,
-        reference: &Reference,
-        access: &Access,
-    ) -> Result<Vec<Session<'_>>, RegistryError> {
-        let mut sessions = Vec::new();
-        let mut broken = RegistryError::GivenUp;
-        for (endpoint, patience) in places(access, reference).unwrap_or_default() {
-            match self.session(endpoint, access, patience).await {
-                Ok(session) => sessions.push(session),
-                Err(error) => broken = error,
-            }
-        }
-        if sessions.is_empty() {
-            Err(broken)
-        } else {
-            Ok(sessions)
-        }
-    }
-
-    /// Opens a conversation with one place.
-    async fn session(
-        &self,
-        endpoint: Endpoint,
-        access: &Access,
-        patience: RetryPolicy,
-    ) -> Result<Session<'_>, RegistryError> {
-        self.session_for(endpoint, access, Action::Pull, patience).await
-    }
-
-    pub(crate) async fn session_for(
-        &self,
-        endpoint: Endpoint,
-        access: &Access,
-        action: Action,
-        patience: RetryPolicy,
-    ) -> Result<Session<'_>, RegistryError> {
-        let credential = access.credentials.lookup(&endpoint.reference).cloned();
-        Session::open(&self.inner.shared, endpoint, credential, action, patience).await
-    }
-
-    /// Asks each place in turn; the last one's error is the answer when all fail.
-    pub(crate) async fn fetch(
-        &self,
-        reference: &Reference,
-        access: &Access,
-        what: &'static str,
-        wanted: FetchTarget<'_>,
-    ) -> Result<(Bytes, Digest), PullError> {
-        let mut last = RegistryError::GivenUp;
-        for (endpoint, patience) in places(access, reference).map_err(|source| no_place(reference, source))? {
-            let attempt = match self.session(endpoint, access, patience).await {
-                // Boxed: it is in the future of everything that pulls.
-                Ok(session) => Box::pin(wanted.fetch(&session)).await,
-                Err(error) => Err(error),
-            };
-            match attempt {
-                Ok(found) => return Ok(found),
-                Err(error) => {
-                    if patience == RetryPolicy::Once {
-                        tracing::info!(%reference, error = %error, "a mirror lacks {what}; asking the next place");
-                    }
-                    last = error;
-                }
-            }
-        }
-        Err(PullError::Fetch {
-            what,
-            reference: reference.to_string(),
-            source: last,
-        })
-    }
 }
 
 /// The result of work on an image, or an error when its time is over.
@@ -704,28 +570,4 @@ fn refused(reference: &Reference, source: PolicyRejection) -> PullError {
         reference: reference.to_string(),
         source,
     }
-}
-
-fn no_place(reference: &Reference, source: PlaceError) -> PullError {
-    PullError::Place {
-        reference: reference.to_string(),
-        source,
-    }
-}
-
-/// The places to ask, in order. Only with the last of them patience helps: before it, another one may do.
-fn places(access: &Access, reference: &Reference) -> Result<Vec<(Endpoint, RetryPolicy)>, PlaceError> {
-    let endpoints = access.registries.endpoints(reference)?;
-    let last = endpoints.len().saturating_sub(1);
-    let patience = |index| {
-        if index == last {
-            RetryPolicy::Some
-        } else {
-            RetryPolicy::Once
-        }
-    };
-    let numbered = endpoints.into_iter().enumerate();
-    Ok(numbered
-        .map(|(index, endpoint)| (endpoint, patience(index)))
-        .collect())
 }
