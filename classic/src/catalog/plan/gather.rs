@@ -32,14 +32,8 @@ pub(super) async fn gather(
     cluster: &Cluster,
     actors: &Actors,
 ) -> Result<Gathered, RequestFailure> {
-    let mut gathered = Gathered {
-        cluster: cluster.clone(),
-        ..Gathered::default()
-    };
-    for reference in references(pending(plan)) {
-        bundle(context, plan, &reference, &mut gathered).await?;
-    }
-    objects(context, plan, pending(plan), actors, &mut gathered).await?;
+    let steps: Vec<&Value> = pending(plan).collect();
+    let mut gathered = of_steps(context, plan, &steps, cluster, actors).await?;
     definitions(context, plan, actors, &mut gathered).await?;
     Ok(gathered)
 }
@@ -51,14 +45,8 @@ pub(super) async fn gather_findings(
     cluster: &Cluster,
     actors: &Actors,
 ) -> Result<Findings, RequestFailure> {
-    let mut gathered = Gathered {
-        cluster: cluster.clone(),
-        ..Gathered::default()
-    };
-    for reference in references(definition_steps(plan)) {
-        bundle(context, plan, &reference, &mut gathered).await?;
-    }
-    objects(context, plan, definition_steps(plan), actors, &mut gathered).await?;
+    let steps: Vec<&Value> = definition_steps(plan).collect();
+    let gathered = of_steps(context, plan, &steps, cluster, actors).await?;
     let wanted = wanted_definitions(plan, &gathered.facts(context));
     let found = wanted.iter().filter_map(|wanted| {
         let name = text(wanted, "/metadata/name");
@@ -66,6 +54,25 @@ pub(super) async fn gather_findings(
         Some((name.to_owned(), findings(found, wanted)?))
     });
     Ok(found.collect())
+}
+
+/// Gathers the bundles and the objects of some steps of a plan.
+async fn of_steps(
+    context: &Context,
+    plan: &Value,
+    steps: &[&Value],
+    cluster: &Cluster,
+    actors: &Actors,
+) -> Result<Gathered, RequestFailure> {
+    let mut gathered = Gathered {
+        cluster: cluster.clone(),
+        ..Gathered::default()
+    };
+    for reference in references(steps.iter().copied()) {
+        bundle(context, plan, &reference, &mut gathered).await?;
+    }
+    objects(context, plan, steps.iter().copied(), actors, &mut gathered).await?;
+    Ok(gathered)
 }
 
 /// The steps of CustomResourceDefinitions that are not carried out yet.
