@@ -6,6 +6,15 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+/// The kinds of accounts and rights.
+pub const RIGHTS: [&str; 5] = [
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+];
+
 /// The API of an object's kind: in its namespace, or of the cluster when it names none.
 pub fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     let text = |pointer: &str| {

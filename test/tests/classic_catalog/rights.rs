@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use olm_test::objects::RIGHTS;
 use olm_test::world::eventually;
 use serde_json::{Value, json};
 
@@ -95,17 +96,10 @@ fn a_failed_plan_of_a_scoped_account_is_carried_out_once_more_when_rights_change
 
 /// The accounts, roles and bindings that a plan has made.
 fn rights(plan: &Value) -> Result<Vec<Value>> {
-    const KINDS: &[&str] = &[
-        "ServiceAccount",
-        "Role",
-        "RoleBinding",
-        "ClusterRole",
-        "ClusterRoleBinding",
-    ];
     let steps = plan["status"]["plan"].as_array().context("no steps")?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of_rights = steps.iter().map(|step| &step["resource"]);
-    let of_rights = of_rights.filter(|resource| KINDS.contains(&text(&resource["kind"]).as_str()));
+    let of_rights = of_rights.filter(|resource| RIGHTS.contains(&text(&resource["kind"]).as_str()));
     let objects = of_rights.map(|resource| {
         let (kind, name) = (text(&resource["kind"]), text(&resource["name"]));
         let api_version = match text(&resource["group"]).as_str() {
@@ -158,7 +152,7 @@ fn rights_that_somebody_deletes_are_made_again_and_go_with_their_version() -> Re
         stage
             .becomes("the operator is well again", &version, succeeds)
             .await?;
-        eventually("an event names what was deleted", SOON, async || {
+        eventually("an event names the deleted objects", SOON, async || {
             let events = stage.list(&named("v1", "Event", package, "")).await?;
             let is_it = |event: &Value| {
                 let note = event["message"].as_str().unwrap_or_default();

@@ -90,17 +90,10 @@ fn world() -> &'static World {
 
 /// The accounts and rights of a kustomization, as it gives them.
 fn rights_of(cluster: &Cluster, folder: &str) -> String {
-    const KINDS: &[&str] = &[
-        "ServiceAccount",
-        "Role",
-        "RoleBinding",
-        "ClusterRole",
-        "ClusterRoleBinding",
-    ];
     let rendered = olm_test::world::kubectl(cluster, &["kustomize", folder], None).unwrap();
     let is_right = |object: &&str| {
         let mut kinds = object.lines().filter_map(|line| line.strip_prefix("kind: "));
-        kinds.any(|kind| KINDS.contains(&kind))
+        kinds.any(|kind| objects::RIGHTS.contains(&kind))
     };
     let rights: Vec<&str> = rendered.split("\n---\n").filter(is_right).collect();
     rights.join("\n---\n")
