@@ -220,7 +220,7 @@ async fn forget_plan(context: &Context, namespace: &str, subscriptions: &[Value]
 }
 
 /// Settles the status of each Subscription about its InstallPlan, its catalogs, deprecations and its installed version;
-/// with the time after which the image of one is to be verified again.
+/// with the time after which the image of one must be verified again.
 async fn one_by_one(
     context: &Context,
     namespace: &str,

@@ -103,7 +103,7 @@ impl Source<'_> {
         update::is_polled(self).then(|| update::interval(self))
     }
 
-    /// Whether its registry Pod is to be compared with a newer image now.
+    /// Whether a newer image is due for its registry Pod.
     pub fn is_poll_due(&self, now: Timestamp) -> bool {
         update::is_polled(self) && update::is_due(self, now)
     }

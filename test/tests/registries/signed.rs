@@ -77,7 +77,7 @@ impl Stage {
         access.collect()
     }
 
-    /// Signs an image by `signer` at a time, changes what was signed, and puts it beside the image `beside`. `about` is
+    /// Signs an image by `signer` at a time, changes the signed payload, and puts it beside the image `beside`. `about` is
     /// the name of the signed image.
     async fn attach(
         &self,
@@ -176,7 +176,7 @@ async fn a_signature_counts_for_its_signer_while_its_certificate_is_valid() -> R
         let said = format!("it is by \"{subject}\" of issuer \"{issuer}\", not by");
         stage.refuses(Wanted::Identity, &image, &said).await?;
         match name {
-            // The authority is one's own, and nobody else vouches for a name.
+            // For an authority of one's own, the subject counts, whatever the issuer is.
             "issuer" => stage.accepts(Wanted::Owner, &image).await?,
             _ => {
                 stage

@@ -73,8 +73,8 @@ impl Way {
         self.format != SignatureFormat::Attached
     }
 
-    /// Whether a log has what is signed. The older format holds promises of the first Rekor, and cosign 2 speaks a
-    /// dialect that Rekor 2.3 no longer takes.
+    /// Whether a log has an entry of the signature. The older format holds promises of the first Rekor, and cosign 2
+    /// speaks a dialect that Rekor 2.3 no longer takes.
     fn is_logged(self, services: bool) -> bool {
         services && self.is_bundle() && self.cosign == Cosign::Three
     }
@@ -211,7 +211,7 @@ impl Stage {
         self.sigstore.run(way.cosign, &arguments).map(drop)
     }
 
-    /// The requirement that what is signed in this way satisfies.
+    /// The requirement that a signature of this way satisfies.
     fn requirement(&self, way: Way, services: bool) -> Result<Value> {
         let is_logged = way.is_logged(services);
         Ok(if way.keyless {

@@ -130,7 +130,7 @@ pub fn repaired(plan: &Value, cluster: &Cluster) -> Option<RepairedPlan> {
     Some(repaired)
 }
 
-/// Whether nobody deletes an object.
+/// Whether an object is not being deleted.
 pub fn is_living(object: &Value) -> bool {
     text(object, "/metadata/deletionTimestamp").is_empty()
 }

@@ -90,7 +90,7 @@ impl CurrentPolicy {
             .map_err(|error: SettingsError| olm_transport::chain(&error))
     }
 
-    /// Keeps what was read. Returns it, and whether it takes the place of something else.
+    /// Keeps the policy that a read returned. Returns it, and whether it takes the place of something else.
     fn take(&self, policy: Result<Arc<Policy>, String>) -> (Known, bool) {
         let mut known = self.known.lock();
         let before = known.as_ref().map(|known| (known.number, known.policy == policy));

@@ -92,8 +92,8 @@ fn a_certificate_of_another_authority_or_for_another_purpose_does_not_count() {
     }
     let fault = check(&authority, &attached(PAYLOAD), OTHER).unwrap_err();
     assert_eq!(fault, SignatureError::Material("certificate"));
-    let nobody = Pki::new(own.pem.as_bytes(), None, Subject::default(), &[]);
-    assert!(nobody.unwrap_err().contains("neither"));
+    let unnamed = Pki::new(own.pem.as_bytes(), None, Subject::default(), &[]);
+    assert!(unnamed.unwrap_err().contains("neither"));
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn attested(authority: &Authority, signature: &Signature) -> Result<Verified, Si
     authority.check(signature, Some(&statement), &[PACKAGE.to_owned()], now())
 }
 
-/// The key of an entry of the trust root becomes that of nobody here.
+/// The key of an entry of the trust root becomes a key that signed nothing here.
 fn exchange(log: &mut Value) {
     let key = PublicKey::parse_pem(KEY).unwrap();
     log["publicKey"]["rawBytes"] = json!(STANDARD.encode(key[0].der()));
