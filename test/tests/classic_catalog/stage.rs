@@ -1,5 +1,6 @@
 //! The cluster that all scenarios share, and their actions on it.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -94,16 +95,44 @@ impl Stage {
         object: &Value,
         is_meant: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        classic::becomes(&self.lab.client, what, SOON, object, is_meant)
-            .await
-            .with_context(|| self.logs())
+        let found = classic::becomes(&self.lab.client, what, SOON, object, is_meant).await;
+        self.explained(object, found).await
     }
 
     /// Waits until an object is gone.
     pub(crate) async fn goes(&self, object: &Value) -> Result<()> {
-        classic::goes(&self.lab.client, SOON, object)
+        let gone = classic::goes(&self.lab.client, SOON, object).await;
+        self.explained(object, gone).await
+    }
+
+    /// A failure with what is in the namespace of the object, and the ends of the logs.
+    async fn explained<T>(&self, object: &Value, result: Result<T>) -> Result<T> {
+        let Err(error) = result else { return result };
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let content = self
+            .content(namespace)
             .await
-            .with_context(|| self.logs())
+            .unwrap_or_else(|error| format!("{error:#}"));
+        Err(error.context(format!("--- {namespace}\n{content}{}", self.logs())))
+    }
+
+    /// What runs in a namespace, a line for each object.
+    async fn content(&self, namespace: &str) -> Result<String> {
+        let mut lines = String::new();
+        for (api_version, kind) in [
+            (V1ALPHA1, "ClusterServiceVersion"),
+            (V1ALPHA1, "InstallPlan"),
+            ("apps/v1", "Deployment"),
+            ("v1", "Pod"),
+        ] {
+            for found in self.list(&named(api_version, kind, namespace, "")).await? {
+                let (name, status) = (&found["metadata"]["name"], &found["status"]);
+                let state = [&status["phase"], &status["reason"], &status["message"]];
+                let conditions = &status["conditions"];
+                writeln!(lines, "{kind} {name}: {state:?} {conditions}")?;
+            }
+        }
+        Ok(lines)
     }
 
     /// The ends of the logs of both programs.

@@ -1,8 +1,6 @@
 //! Installs an operator on an empty cluster with only the folder of a release and kubectl, in a root without
 //! compiler and shell.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,7 +13,7 @@ use olm_test::samples;
 use olm_test::world::{Lab, Options, World};
 use tempfile::TempDir;
 
-use crate::files::{archives, unpacked};
+use crate::files::{archives, unpacked, write_program};
 use crate::{is_built, kubectl, release};
 
 /// The duration that the README promises.
@@ -32,8 +30,10 @@ impl Root {
     fn put(&self, from: &Path, inside: &str) -> Result<()> {
         let to = self.path(inside);
         std::fs::create_dir_all(to.parent().context("a folder")?)?;
-        std::fs::copy(from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
-        Ok(())
+        write_program(
+            &to,
+            &std::fs::read(from).with_context(|| format!("cannot read {}", from.display()))?,
+        )
     }
 
     /// Runs a command in the folder of the release and returns its output.
@@ -94,11 +94,6 @@ fn unpack_managers(folder: &Path) -> Result<()> {
         write_program(&folder.join(name), image.file(name)?)?;
     }
     Ok(())
-}
-
-fn write_program(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes)?;
-    Ok(std::fs::set_permissions(path, Permissions::from_mode(0o755))?)
 }
 
 #[tokio::test(flavor = "multi_thread")]

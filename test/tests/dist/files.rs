@@ -1,8 +1,9 @@
 //! The content of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
@@ -33,6 +34,20 @@ pub(crate) fn unpacked(archive: &Path) -> Result<BTreeMap<String, (u32, Vec<u8>)
         found.insert(name, (mode, content));
     }
     Ok(found)
+}
+
+/// Writes a program. Another process holds the file open meanwhile: a test that starts a program at that moment would
+/// pass an open file of this one on, and the kernel runs no file that is open for writing.
+pub(crate) fn write_program(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut shell = Command::new("sh")
+        .args(["-c", r#"cat > "$0" && chmod 755 "$0""#])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()?;
+    shell.stdin.take().context("it is piped")?.write_all(bytes)?;
+    let status = shell.wait()?;
+    ensure!(status.success(), "cannot write {}: {status}", path.display());
+    Ok(())
 }
 
 /// The archives with `olm`, as `OS-ARCHITECTURE` and file.

@@ -1,7 +1,6 @@
 //! The systems that a release is for: each has all programs, and they run.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -12,7 +11,7 @@ use olm_test::images::contents::Contents;
 use olm_test::samples;
 use tempfile::TempDir;
 
-use crate::files::{archives, sums, unpacked};
+use crate::files::{archives, sums, unpacked, write_program};
 use crate::{is_built, release};
 
 /// The kind of an ELF segment that names the loader.
@@ -51,8 +50,7 @@ fn put_olm(system: System, folder: &Path) -> Result<PathBuf> {
     let release = release()?;
     let archive = archives(&release)?.remove(&name(system)).context("no archive")?;
     let path = folder.join(name(system));
-    std::fs::write(&path, &unpacked(&release.join(archive))?["olm"].1)?;
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755))?;
+    write_program(&path, &unpacked(&release.join(archive))?["olm"].1)?;
     Ok(path)
 }
 
