@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use olm_constraint::cel::{self, Budget, Program, Variable};
@@ -328,6 +329,40 @@ fn pages_name_the_kubernetes_that_the_tests_run() -> Result<()> {
         let text = std::fs::read_to_string(repository().join(path))?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         ensure!(text.contains(&tested), "{path} does not say {tested:?}");
+    }
+    Ok(())
+}
+
+/// The names of tests that a page names: `a_name_of_several_words`.
+fn tests_of(page: &Page) -> BTreeSet<String> {
+    let code = page.prose();
+    let spans = code.split('`').skip(1).step_by(2);
+    spans
+        .filter(|span| span.matches('_').count() > 2)
+        .filter(|span| span.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn tests_that_pages_name_exist() -> Result<()> {
+    let listed = Command::new("git")
+        .args(["grep", "-hoE", r"\bfn [a-z_0-9]+", "--", "*.rs"])
+        .current_dir(repository())
+        .output()?;
+    let functions = String::from_utf8(listed.stdout)?;
+    let functions: BTreeSet<&str> = functions
+        .lines()
+        .filter_map(|line| line.strip_prefix("fn "))
+        .collect();
+    for path in ["design/security.md", "design/reliability.md"] {
+        let named = tests_of(&page(path)?);
+        ensure!(named.len() > 2, "{path} names {named:?}");
+        let gone: Vec<&String> = named
+            .iter()
+            .filter(|name| !functions.contains(name.as_str()))
+            .collect();
+        ensure!(gone.is_empty(), "{path} names tests that do not exist: {gone:?}");
     }
     Ok(())
 }

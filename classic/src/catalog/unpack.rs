@@ -148,11 +148,16 @@ impl Unpacker {
         }
     }
 
-    /// The bundle with this image, once more, for a plan that is carried out.
+    /// The bundle with this image, which its catalog has as `reference`, once more, for a plan that is carried out.
     ///
     /// # Errors
     /// When it cannot be pulled, or is no bundle.
-    pub async fn fetch(&self, image: &str, puller: &Puller) -> Result<Arc<UnpackedBundle>, Arc<UnpackError>> {
+    pub async fn fetch(
+        &self,
+        image: &str,
+        reference: &str,
+        puller: &Puller,
+    ) -> Result<Arc<UnpackedBundle>, Arc<UnpackError>> {
         let policy = self.policies.number(&puller.rules).await;
         let held = |(key, job): (&Key, &Job)| match &job.state {
             State::Done { bundle, .. }
@@ -168,7 +173,7 @@ impl Unpacker {
             return Ok(bundle);
         }
         let _permit = self.permits.take(&registry(image)).await;
-        let bundle = self.images.unpack(image, puller).await;
+        let bundle = self.images.unpack(image, reference, puller).await;
         bundle.map(Arc::new).map_err(Arc::new)
     }
 
@@ -212,7 +217,7 @@ impl Unpacker {
             // A panic must not leave the bundle in work for ever.
             let work = tokio::spawn(async move {
                 let image = key.1.clone();
-                (images.unpack(&image, &puller).await, key)
+                (images.unpack(&image, &image, &puller).await, key)
             });
             let Ok((outcome, key)) = work.await else { return };
             drop(permit);

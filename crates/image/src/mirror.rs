@@ -27,6 +27,7 @@ use crate::reference::{LATEST, Reference};
 use crate::registry::auth::Action;
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::FetchTarget;
+use crate::registry::referrers::lists_some;
 use crate::registry::session::{RetryPolicy, Session};
 use crate::registry::transfer::{pipe, transfer};
 
@@ -627,11 +628,6 @@ impl Walk<'_> {
 /// The tag at which the referrers of a manifest are listed, and with a suffix that of an attached image.
 fn place(subject: &Digest) -> String {
     subject.to_string().replace(':', "-")
-}
-
-/// Whether it is an index with manifests.
-fn lists_some(bytes: &[u8]) -> bool {
-    matches!(parse_manifest(bytes), Ok(OciManifest::ImageIndex(index)) if !index.manifests.is_empty())
 }
 
 /// The fetched content, or `None` when it is absent. Registries answer an unknown path in different ways.

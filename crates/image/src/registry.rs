@@ -6,7 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod error;
 pub(crate) mod fetch;
 mod redirect;
-mod referrers;
+pub(crate) mod referrers;
 pub(crate) mod session;
 pub(crate) mod transfer;
 

@@ -552,6 +552,31 @@ fn a_trust_root_of_another_kind_or_size_is_refused() {
     assert!(Trust::parse(&large).unwrap_err().contains("larger than"));
 }
 
+#[test]
+fn a_misspelt_field_of_a_trust_root_is_refused() {
+    let root = include_str!("../testdata/public/trusted_root.json");
+    assert!(Trust::parse(root.as_bytes()).is_ok());
+    let fields = [
+        "tlogs",
+        "ctlogs",
+        "certificateAuthorities",
+        "timestampAuthorities",
+        "publicKey",
+        "validFor",
+        "end",
+        "organization",
+    ];
+    for field in fields {
+        let misspelt = root.replacen(&format!("\"{field}\""), &format!("\"{field}_\""), 1);
+        assert_ne!(misspelt, root, "{field}");
+        let error = Trust::parse(misspelt.as_bytes()).unwrap_err();
+        assert!(
+            error.contains(&format!("unknown field `{field}_`")) || error.contains("missing field"),
+            "{field}: {error}"
+        );
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn no_bytes_break_a_reader(position in 0_usize..600, byte: u8) {

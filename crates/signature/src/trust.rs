@@ -1,5 +1,7 @@
 //! Trust roots: certificate authorities, logs and timestamp authorities.
 
+mod shape;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use sigstore_verify::{
     Policy, PublicKeyVerificationPolicy, VerificationPolicy, VerificationResult, Verifier,
 };
 
+use self::shape::Shape;
 use crate::error::SignatureError;
 use crate::key::{PublicKey, certificates};
 use crate::verdict::LogEntry;
@@ -60,13 +63,15 @@ impl Trust {
     /// Reads a `trusted_root.json` of Sigstore.
     ///
     /// # Errors
-    /// When it is none, when it is too large, or when a key or certificate of it cannot be used.
+    /// When it is none, when it is too large, when it has a field that is not known, or when a key or certificate of it
+    /// cannot be used.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         if text.len() > ROOT_BYTES {
             return Err(format!("it is larger than {ROOT_BYTES} bytes"));
         }
         let text = std::str::from_utf8(text).map_err(|_| "it is not a text".to_owned())?;
         let root = TrustedRoot::from_json(text).map_err(|error| error.to_string())?;
+        serde_json::from_str::<Shape>(text).map_err(|error| error.to_string())?;
         if !ROOT_TYPES.contains(&root.media_type.as_str()) {
             return Err(format!("{:?} is not a known kind of trust root", root.media_type));
         }

@@ -72,6 +72,15 @@ pub(super) fn programs_for(target: &str) -> Result<&'static [&'static str]> {
     Ok(of(target)?.programs)
 }
 
+/// A tool of the compiler for a processor: with a prefix if it is not the one of this machine.
+pub(super) fn tool_for(processor: &str, tool: &str) -> String {
+    if processor == std::env::consts::ARCH {
+        tool.to_owned()
+    } else {
+        format!("{processor}-linux-gnu-{tool}")
+    }
+}
+
 fn of(target: &str) -> Result<Build> {
     let known = BUILDS.iter().find(|build| build.target == target).copied();
     known.with_context(|| {
@@ -118,7 +127,7 @@ pub fn programs(
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places)?)
         .env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags(&places));
     if build.compilers != std::env::consts::ARCH {
-        command.env(variable("LINKER"), format!("{}-linux-gnu-gcc", build.compilers));
+        command.env(variable("LINKER"), tool_for(build.compilers, "gcc"));
     }
     let status = command.status().context("cannot run cargo")?;
     ensure!(

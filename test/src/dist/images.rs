@@ -23,6 +23,7 @@ use olm_image::{
 use tracing::info;
 
 pub use self::libraries::libraries;
+use super::build;
 
 /// The programs that become images.
 pub const PROGRAMS: [&str; 3] = ["catalogd", "operator-controller", "classic"];
@@ -241,10 +242,7 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
 pub(super) fn stripped(program: &Path) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("program");
-    let strip = match platform(program)? {
-        (own, _) if own == Platform::host() => "strip".to_owned(),
-        (_, architecture) => format!("{architecture}-linux-gnu-strip"),
-    };
+    let strip = build::tool_for(platform(program)?.1, "strip");
     let output = Command::new(&strip)
         .arg("-o")
         .args([&copy, program])

@@ -2,7 +2,7 @@
 //! files were made, and by whom.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::build::tool_for;
 use super::{sum, toolchain};
 
 /// The type of the predicate.
@@ -51,11 +52,23 @@ impl Record {
     pub(super) fn of(root: &Path, kubectl: &Path, parameters: Parameters) -> Result<Self> {
         let (commit, uncommitted_changes) = commit(root)?;
         let mut tools = BTreeMap::from([("rust".to_owned(), toolchain(root)?)]);
-        let commands: [(&str, &Path, &[&str]); 3] = [
-            ("cc", Path::new("cc"), &["-dumpfullversion"]),
-            ("libc", Path::new("getconf"), &["GNU_LIBC_VERSION"]),
-            ("kubectl", kubectl, &["version", "--client"]),
+        let mut commands: Vec<(String, PathBuf, &[&str])> = vec![
+            ("cc".to_owned(), "cc".into(), &["-dumpfullversion"]),
+            ("libc".to_owned(), "getconf".into(), &["GNU_LIBC_VERSION"]),
+            ("binutils".to_owned(), "strip".into(), &["--version"]),
+            ("kubectl".to_owned(), kubectl.to_owned(), &["version", "--client"]),
         ];
+        // Programs for another processor are linked and stripped by tools of their own.
+        let processors = parameters
+            .targets
+            .iter()
+            .filter_map(|target| target.split('-').next());
+        for processor in processors.filter(|processor| *processor != std::env::consts::ARCH) {
+            for (tool, arguments) in [("gcc", &["-dumpfullversion"]), ("strip", &["--version"])] {
+                let tool = tool_for(processor, tool);
+                commands.push((tool.clone(), tool.into(), arguments));
+            }
+        }
         for (name, program, arguments) in commands {
             let output = Command::new(program).args(arguments).output();
             let printed = output.ok().filter(|output| output.status.success());
@@ -63,7 +76,7 @@ impl Record {
             // The version is the last word of the first line.
             let version =
                 printed.and_then(|text| text.lines().next()?.split(' ').next_back().map(str::to_owned));
-            tools.extend(version.map(|version| (name.to_owned(), version)));
+            tools.extend(version.map(|version| (name, version)));
         }
         Ok(Self {
             commit,

@@ -184,6 +184,7 @@ async fn a_signed_release_is_verified_as_the_docs_say_and_a_changed_one_is_not()
         "pkg:generic/rust@1.",
         "pkg:generic/cc@",
         "pkg:generic/libc@2.",
+        "pkg:generic/binutils@2.",
         "pkg:generic/kubectl@v",
     ] {
         ensure!(dependencies.contains(tool), "{tool} is not in {dependencies}");

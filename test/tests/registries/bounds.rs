@@ -17,7 +17,7 @@ const NO_KEY: &str = "it was not made with a key of the policy";
 
 /// An image at a registry that answers what a test says about its signatures.
 struct Stage {
-    _registry: ProxiedRegistry,
+    registry: ProxiedRegistry,
     proxy: RegistryProxy,
     images: Images,
     image: Reference,
@@ -52,7 +52,7 @@ impl Stage {
             ..Access::default()
         };
         Ok(Self {
-            _registry: registry,
+            registry,
             proxy,
             images,
             image: Reference::parse(&pinned.to_string())?,
@@ -318,6 +318,41 @@ async fn a_registry_that_denies_a_signature_says_nothing_about_the_image() -> Re
             "{form:?}: {error}"
         );
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_empty_list_of_a_mirror_does_not_hide_that_of_the_registry() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let list = format!("/referrers/{}", stage.digest);
+    let none = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [] });
+    let mut behaviour = ProxyBehaviour::default();
+    let answer = (200, INDEX.to_owned(), none.to_string());
+    behaviour.answers.insert(list.clone(), answer);
+    let mirror = stage.registry.open(behaviour).await?;
+    let (location, mirrored) = (stage.proxy.port, mirror.port);
+    let with_mirror = configured(&format!(
+        "[[registry]]\nlocation = \"127.0.0.1:{location}\"\nmirror = [{{ location = \"127.0.0.1:{mirrored}\" }}]\n"
+    ))?;
+    stage.access.registries = with_mirror.registries;
+    let good = stage.entry(Form::Bundle, true)?;
+    stage.list(Form::Bundle, &[good]);
+    stage.verdict().await.map_err(anyhow::Error::msg)?;
+    let asked = mirror.seen().iter().any(|seen| seen.request.ends_with(&list));
+    ensure!(asked, "the mirror was not asked");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_registry_that_is_down_says_nothing_about_the_image() -> Result<()> {
+    let stage = Stage::start().await?;
+    let list = format!("/referrers/{}", stage.digest);
+    stage.proxy.behave(|behaviour| {
+        let down = (503, "text/plain".to_owned(), String::new());
+        behaviour.answers.insert(list, down);
+    });
+    let error = stage.verdict().await.err().context("it was accepted")?;
+    ensure!(error.starts_with("cannot fetch the signatures of "), "{error}");
     Ok(())
 }
 

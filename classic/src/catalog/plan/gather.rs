@@ -114,20 +114,24 @@ async fn bundle(
     let pinned: Value =
         serde_json::from_str(annotation(plan, names::BUNDLE_IMAGES_ANNOTATION)).unwrap_or_default();
     let image = pinned.get(path).and_then(Value::as_str).unwrap_or(path);
-    let unpacked = context.unpacker.fetch(image, &puller).await.map_err(|error| {
-        let kind = if error.is_retryable() {
-            FailureKind::Transient
-        } else {
-            FailureKind::Invalid
-        };
-        RequestFailure::new(
-            kind,
-            format!(
-                "cannot unpack bundle image {image}: {}",
-                log::chain(error.as_ref())
-            ),
-        )
-    })?;
+    let unpacked = context
+        .unpacker
+        .fetch(image, path, &puller)
+        .await
+        .map_err(|error| {
+            let kind = if error.is_retryable() {
+                FailureKind::Transient
+            } else {
+                FailureKind::Invalid
+            };
+            RequestFailure::new(
+                kind,
+                format!(
+                    "cannot unpack bundle image {image}: {}",
+                    log::chain(error.as_ref())
+                ),
+            )
+        })?;
     let key = (reference.namespace.clone(), reference.name.clone());
     gathered.bundles.insert(key, unpacked.content.clone());
     Ok(())

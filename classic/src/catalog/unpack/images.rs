@@ -46,6 +46,16 @@ impl UnpackError {
     }
 }
 
+/// An image by digest, with the tag of the reference from which the digest is.
+fn requested(image: &str, reference: &str) -> Result<Reference, AccessError> {
+    let image = parse(image)?;
+    let reference = parse(reference)?;
+    Ok(match image.pinned() {
+        Some(pinned) => pinned.of_tag(&reference).reference(),
+        None => image,
+    })
+}
+
 /// An unpacked bundle.
 #[derive(Debug)]
 pub struct UnpackedBundle {
@@ -89,13 +99,19 @@ impl BundleImages {
         &self.images
     }
 
-    /// Pulls and reads a bundle. What another CatalogSource has pulled already is used once the registry has shown the
-    /// image to this one's own credentials.
+    /// Pulls and reads a bundle: `image`, which the catalog has as `reference`. Signature policies are about the latter.
+    /// What another CatalogSource has pulled already is used once the registry has shown the image to this one's own
+    /// credentials.
     ///
     /// # Errors
     /// When the image cannot be pulled, or is no bundle.
-    pub async fn unpack(&self, reference: &str, puller: &Puller) -> Result<UnpackedBundle, UnpackError> {
-        let parsed = parse(reference)?;
+    pub async fn unpack(
+        &self,
+        image: &str,
+        reference: &str,
+        puller: &Puller,
+    ) -> Result<UnpackedBundle, UnpackError> {
+        let parsed = requested(image, reference)?;
         let access = self.accesses.of(puller).await?;
         let pinned = self.images.resolve(&parsed, &access).await.map_err(refused)?;
         self.recent.lock().insert(pinned.digest().clone());
@@ -140,4 +156,20 @@ impl BundleImages {
 
 fn refused(error: PullError) -> UnpackError {
     UnpackError::Image(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_keeps_the_tag_that_it_is_from() {
+        let digest = format!("quay.io/a/b@sha256:{}", "0".repeat(64));
+        let of = |image: &str, reference: &str| requested(image, reference).unwrap();
+        let by_tag = parse("quay.io/a/b:v1").unwrap();
+        let resolved = by_tag.pin(parse(&digest).unwrap().digest().unwrap().clone());
+        assert_eq!(of(&digest, "quay.io/a/b:v1"), resolved.reference());
+        assert_ne!(of(&digest, "quay.io/a/b:v1"), of(&digest, &digest));
+        assert_eq!(of("quay.io/a/b:v1", "quay.io/a/b:v1"), by_tag);
+    }
 }

@@ -10,6 +10,7 @@ use crate::reference::Reference;
 use crate::registry::auth::Action;
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::FetchTarget;
+use crate::registry::referrers::lists_some;
 use crate::registry::session::{RetryPolicy, Session};
 
 impl Images {
@@ -55,7 +56,8 @@ impl Images {
         Session::open(&self.inner.shared, endpoint, credential, action, patience).await
     }
 
-    /// Asks each place in turn; the last one's error is the answer when all fail.
+    /// Asks each place in turn; the last one's error is the answer when all fail. A place that lists no referrers may
+    /// be a mirror that has the image alone: the next ones are asked, too.
     pub(crate) async fn fetch(
         &self,
         reference: &Reference,
@@ -64,6 +66,7 @@ impl Images {
         wanted: FetchTarget<'_>,
     ) -> Result<(Bytes, Digest), PullError> {
         let mut last = RegistryError::GivenUp;
+        let mut empty = None;
         for (endpoint, patience) in places(access, reference).map_err(|source| no_place(reference, source))? {
             let attempt = match self.session(endpoint, access, patience).await {
                 // Boxed: it is in the future of everything that pulls.
@@ -71,6 +74,9 @@ impl Images {
                 Err(error) => Err(error),
             };
             match attempt {
+                Ok(found) if matches!(wanted, FetchTarget::Referrers { .. }) && !lists_some(&found.0) => {
+                    empty.get_or_insert(found);
+                }
                 Ok(found) => return Ok(found),
                 Err(error) => {
                     if patience == RetryPolicy::Once {
@@ -80,7 +86,7 @@ impl Images {
                 }
             }
         }
-        Err(PullError::Fetch {
+        empty.ok_or_else(|| PullError::Fetch {
             what,
             reference: reference.to_string(),
             source: last,

@@ -161,14 +161,16 @@ impl Images {
             limit: MANIFEST_BYTES,
         };
         let mut listed = match self.listed(&home, access, wanted).await {
-            // Registries answer a path that they do not know as they like.
-            Err(
-                PullError::Fetch {
-                    source: RegistryError::Status { .. } | RegistryError::Protocol { .. },
-                    ..
-                }
-                | PullError::Manifest { .. },
-            ) => None,
+            // Registries answer a path that they do not know as they like; one that is down has not answered.
+            Err(PullError::Fetch { source, .. })
+                if matches!(
+                    source,
+                    RegistryError::Status { .. } | RegistryError::Protocol { .. }
+                ) && !source.is_transient() =>
+            {
+                None
+            }
+            Err(PullError::Manifest { .. }) => None,
             found => evaluation.readable(found)?.flatten(),
         };
         let none = |list: &Option<OciManifest>| match list {

@@ -1,12 +1,13 @@
 //! The list of the manifests that refer to one, which a registry gives page by page.
 
 use bytes::Bytes;
-use oci_distribution::manifest::OCI_IMAGE_INDEX_MEDIA_TYPE;
+use oci_distribution::manifest::{OCI_IMAGE_INDEX_MEDIA_TYPE, OciManifest};
 use reqwest::header::{HeaderMap, LINK};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use crate::digest::Digest;
+use crate::manifest::parse_manifest;
 use crate::registry::error::RegistryError;
 use crate::registry::session::Session;
 
@@ -42,6 +43,11 @@ pub(crate) async fn fetch(
         joined(pages).map_err(|error| session.protocol(&format!("the {what} is not an index: {error}")))?;
     let digest = Digest::of(&list);
     Ok((list, digest))
+}
+
+/// Whether it is an index with manifests.
+pub(crate) fn lists_some(bytes: &[u8]) -> bool {
+    matches!(parse_manifest(bytes), Ok(OciManifest::ImageIndex(index)) if !index.manifests.is_empty())
 }
 
 /// The page after this one, if the header `Link` names one of the same registry.

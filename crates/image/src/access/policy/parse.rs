@@ -11,6 +11,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::image_policy::is_scope;
 use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed, numbered};
 use crate::reference::{Reference, usual_spelling};
 
@@ -159,8 +160,15 @@ pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError
     let mut scopes = BTreeMap::new();
     for (scope, list) in registries {
         let shown = format!("{scope:?}");
+        let spelled = usual_spelling(&scope);
+        if !spelled.is_empty() && !is_scope(&spelled) {
+            return Err(PolicyError::Requirement {
+                scope: shown,
+                message: "no image is in it; name a host, HOST/PATH, an image or *.DOMAIN".to_owned(),
+            });
+        }
         let entries = numbered(FILES, requirements(&shown, &list, key)?);
-        if scopes.insert(usual_spelling(&scope), entries).is_some() {
+        if scopes.insert(spelled, entries).is_some() {
             return Err(PolicyError::Requirement {
                 scope: shown,
                 message: "another scope is the same registry in another spelling".to_owned(),

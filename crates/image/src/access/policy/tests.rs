@@ -186,9 +186,15 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         "unknown field `x`",
     );
     check(
-        &json!({ "default": [{ "type": "reject" }], "transports": { "docker": { "a": [] } } }),
-        "scope \"a\": the list of requirements is empty",
+        &json!({ "default": [{ "type": "reject" }], "transports": { "docker": { "a.example": [] } } }),
+        "scope \"a.example\": the list of requirements is empty",
     );
+    for scope in ["https://quay.io", "quay.io/", "*.a:5000", "a"] {
+        check(
+            &json!({ "default": [{ "type": "reject" }], "transports": { "docker": { scope: [{ "type": "reject" }] } } }),
+            &format!("scope {scope:?}: no image is in it"),
+        );
+    }
     check(
         &json!({ "default": [{ "type": "sigstoreSigned" }] }),
         "names no key",
