@@ -1,6 +1,6 @@
 //! Follows objects and hands out snapshots of them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -154,10 +154,13 @@ impl Store {
         let events = watcher(api, config).default_backoff();
         pin_mut!(events);
         let mut is_listed = false;
-        let mut seen = BTreeSet::new();
+        let (mut known, mut seen) = (BTreeMap::new(), BTreeSet::new());
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Init) => seen.clear(),
+                Ok(Event::Init) => {
+                    known = self.versions(&kind);
+                    seen.clear();
+                }
                 Ok(Event::InitApply(object)) => {
                     seen.insert((
                         object.metadata.namespace.clone().unwrap_or_default(),
@@ -166,7 +169,7 @@ impl Store {
                     self.put_dynamic(&kind, &object);
                 }
                 Ok(Event::InitDone) => {
-                    self.keep_only(&kind, &seen);
+                    self.forget_unlisted(&kind, std::mem::take(&mut known), &seen);
                     if !is_listed {
                         is_listed = true;
                         self.listed_kinds.lock().insert(kind.kind);
@@ -236,19 +239,29 @@ impl Store {
         self.publish(kind.kind, before, None);
     }
 
-    fn keep_only(&self, kind: &Kind, seen: &BTreeSet<(String, String)>) {
-        let gone: Vec<(String, String)> = {
-            let cluster = self.cluster.read();
-            let names = cluster.of_kind(kind.kind).map(|object| {
-                (
-                    text(object, "/metadata/namespace").to_owned(),
-                    text(object, "/metadata/name").to_owned(),
-                )
-            });
-            names.filter(|name| !seen.contains(name)).collect()
-        };
-        for (namespace, name) in gone {
-            self.forget(kind, &namespace, &name);
+    /// The known objects of a kind, with their versions.
+    fn versions(&self, kind: &Kind) -> BTreeMap<(String, String), u64> {
+        let cluster = self.cluster.read();
+        let objects = cluster.of_kind(kind.kind).map(|object| {
+            let of = |pointer: &str| text(object, pointer).to_owned();
+            ((of("/metadata/namespace"), of("/metadata/name")), version(object))
+        });
+        objects.collect()
+    }
+
+    /// Forgets the objects that a new list lacks. `known` are those from before the list: one that was written since may
+    /// be newer than the list.
+    fn forget_unlisted(
+        &self,
+        kind: &Kind,
+        known: BTreeMap<(String, String), u64>,
+        seen: &BTreeSet<(String, String)>,
+    ) {
+        let now = self.versions(kind);
+        for (key, version) in known {
+            if !seen.contains(&key) && now.get(&key) == Some(&version) {
+                self.forget(kind, &key.0, &key.1);
+            }
         }
     }
 
@@ -351,10 +364,27 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_a_new_list_lacks_are_gone() {
-        let store = Store::default();
-        store.take(&kinds::SECRET, secret(1, &json!({"olm.managed": "true"})));
-        store.keep_only(&kinds::SECRET, &BTreeSet::new());
-        assert_eq!(store.snapshot().of_kind("Secret").count(), 0);
+    fn objects_that_a_new_list_lacks_are_gone_unless_they_are_newer() {
+        let (store, managed) = (Store::default(), json!({"olm.managed": "true"}));
+        let named = |name: &str, version: u64| {
+            let mut object = secret(version, &managed);
+            object["metadata"]["name"] = name.into();
+            object
+        };
+        for name in ["gone", "listed", "rewritten"] {
+            store.take(&kinds::SECRET, named(name, 1));
+        }
+        let known = store.versions(&kinds::SECRET);
+        // Written after the list was made.
+        store.take(&kinds::SECRET, named("created", 5));
+        store.take(&kinds::SECRET, named("rewritten", 6));
+        let listed = BTreeSet::from([("n".to_owned(), "listed".to_owned())]);
+        store.forget_unlisted(&kinds::SECRET, known, &listed);
+        let snapshot = store.snapshot();
+        let kept: Vec<&str> = snapshot
+            .of_kind("Secret")
+            .map(|object| text(object, "/metadata/name"))
+            .collect();
+        assert_eq!(kept, ["created", "listed", "rewritten"]);
     }
 }
