@@ -339,7 +339,10 @@ fn tests_of(page: &Page) -> BTreeSet<String> {
     let spans = code.split('`').skip(1).step_by(2);
     spans
         .filter(|span| span.matches('_').count() > 2)
-        .filter(|span| span.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        .filter(|span| {
+            span.chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        })
         .map(str::to_owned)
         .collect()
 }

@@ -163,7 +163,8 @@ impl Unpacker {
             State::Done { bundle, .. }
                 if key.0 == puller.namespace
                     && key.2 == policy
-                    && (key.1 == image || bundle.image == image) =>
+                    && key.1 == reference
+                    && (image == reference || bundle.image == image) =>
             {
                 Some(Arc::clone(bundle))
             }

@@ -169,7 +169,8 @@ impl Store {
                     self.put_dynamic(&kind, &object);
                 }
                 Ok(Event::InitDone) => {
-                    self.forget_unlisted(&kind, std::mem::take(&mut known), &seen);
+                    let doubtful = self.forget_unlisted(&kind, &known, &seen);
+                    self.look_at(client, &kind, doubtful).await;
                     if !is_listed {
                         is_listed = true;
                         self.listed_kinds.lock().insert(kind.kind);
@@ -249,18 +250,43 @@ impl Store {
         objects.collect()
     }
 
-    /// Forgets the objects that a new list lacks. `known` are those from before the list: one that was written since may
-    /// be newer than the list.
+    /// Forgets the objects that a new list lacks. `known` are those from before the list. One that was written since may
+    /// be newer than the list, or gone before it: these are returned with their versions.
     fn forget_unlisted(
         &self,
         kind: &Kind,
-        known: BTreeMap<(String, String), u64>,
+        known: &BTreeMap<(String, String), u64>,
         seen: &BTreeSet<(String, String)>,
-    ) {
-        let now = self.versions(kind);
-        for (key, version) in known {
-            if !seen.contains(&key) && now.get(&key) == Some(&version) {
-                self.forget(kind, &key.0, &key.1);
+    ) -> Vec<((String, String), u64)> {
+        let mut doubtful = Vec::new();
+        for (key, version) in self.versions(kind) {
+            if seen.contains(&key) {
+                continue;
+            }
+            if known.get(&key) == Some(&version) {
+                self.remove(kind, &key.0, &key.1, &version.to_string());
+            } else {
+                doubtful.push((key, version));
+            }
+        }
+        doubtful
+    }
+
+    /// Asks the API server for objects, and forgets those that it does not have.
+    async fn look_at(&self, client: &Client, kind: &Kind, objects: Vec<((String, String), u64)>) {
+        for ((namespace, name), version) in objects {
+            let api: Api<DynamicObject> = if namespace.is_empty() {
+                Api::all_with(client.clone(), &kind.api())
+            } else {
+                Api::namespaced_with(client.clone(), &namespace, &kind.api())
+            };
+            match api.get_opt(&name).await {
+                Ok(Some(object)) => self.put_dynamic(kind, &object),
+                Ok(None) => self.remove(kind, &namespace, &name, &version.to_string()),
+                // The watch shows it, if it is there.
+                Err(error) => {
+                    tracing::debug!(%error, kind = kind.kind, namespace, name, "cannot read an object");
+                }
             }
         }
     }
@@ -364,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_a_new_list_lacks_are_gone_unless_they_are_newer() {
+    fn objects_that_a_new_list_lacks_are_gone_unless_they_may_be_newer() {
         let (store, managed) = (Store::default(), json!({"olm.managed": "true"}));
         let named = |name: &str, version: u64| {
             let mut object = secret(version, &managed);
@@ -379,7 +405,12 @@ mod tests {
         store.take(&kinds::SECRET, named("created", 5));
         store.take(&kinds::SECRET, named("rewritten", 6));
         let listed = BTreeSet::from([("n".to_owned(), "listed".to_owned())]);
-        store.forget_unlisted(&kinds::SECRET, known, &listed);
+        let doubtful = store.forget_unlisted(&kinds::SECRET, &known, &listed);
+        let doubtful: Vec<(&str, u64)> = doubtful
+            .iter()
+            .map(|((_, name), version)| (name.as_str(), *version))
+            .collect();
+        assert_eq!(doubtful, [("created", 5), ("rewritten", 6)]);
         let snapshot = store.snapshot();
         let kept: Vec<&str> = snapshot
             .of_kind("Secret")

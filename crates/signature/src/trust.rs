@@ -25,8 +25,9 @@ pub const ROOT_BYTES: usize = 1 << 20;
 /// The most authorities and logs of a trust root, each.
 const ROOT_ENTRIES: usize = 64;
 /// Media types of a trust root.
-const ROOT_TYPES: [&str; 2] = [
+const ROOT_TYPES: [&str; 3] = [
     "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
+    "application/vnd.dev.sigstore.trustedroot.v0.1+json",
     "application/vnd.dev.sigstore.trustedroot.v0.2+json",
 ];
 
@@ -71,7 +72,8 @@ impl Trust {
         }
         let text = std::str::from_utf8(text).map_err(|_| "it is not a text".to_owned())?;
         let root = TrustedRoot::from_json(text).map_err(|error| error.to_string())?;
-        serde_json::from_str::<Shape>(text).map_err(|error| error.to_string())?;
+        serde_json::from_str::<Shape>(text)
+            .map_err(|error| format!("{error}; a trust root with newer fields needs a newer OLM"))?;
         if !ROOT_TYPES.contains(&root.media_type.as_str()) {
             return Err(format!("{:?} is not a known kind of trust root", root.media_type));
         }

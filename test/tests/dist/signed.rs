@@ -14,6 +14,7 @@ use olm_test::registry::Server;
 use olm_test::registry::sigstore::{Cosign, Sigstore};
 use olm_test::world::binary;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::files::sums;
@@ -31,13 +32,29 @@ struct Stage {
     public: PathBuf,
 }
 
+/// A copy of the release.
+fn copy() -> Result<TempDir> {
+    let folder = TempDir::new()?;
+    let from = release()?;
+    for file in sums(&from)?.into_keys().chain(["SHA256SUMS".to_owned()]) {
+        std::fs::copy(from.join(&file), folder.path().join(&file))?;
+    }
+    Ok(folder)
+}
+
+/// `olm-test dist sign`, without the options that say how.
+fn signing(folder: &Path, key: &Path) -> Result<Command> {
+    let mut command = Command::new(binary("olm-test")?);
+    command
+        .args(["dist", "sign", "--builder=https://ci.example/builders/release"])
+        .arg(format!("--out={}", folder.display()))
+        .arg(format!("--key={}", key.display()));
+    Ok(command)
+}
+
 impl Stage {
     async fn start() -> Result<Self> {
-        let folder = TempDir::new()?;
-        let from = release()?;
-        for file in sums(&from)?.into_keys().chain(["SHA256SUMS".to_owned()]) {
-            std::fs::copy(from.join(&file), folder.path().join(&file))?;
-        }
+        let folder = copy()?;
         let sigstore = Sigstore::alone().await?;
         let (key, public) = sigstore.key("release")?;
         let server = Server::start().await?;
@@ -59,12 +76,9 @@ impl Stage {
 
     /// Signs the release, and returns whether that succeeded, with the output.
     fn sign(&self) -> Result<(bool, String)> {
-        let output = Command::new(binary("olm-test")?)
-            .args(["dist", "sign", "--builder=https://ci.example/builders/release"])
+        let output = signing(self.folder.path(), &self.key)?
             // The sources of the tests may be in work.
             .args(["--allow-changes", "--repository=https://git.example/olm"])
-            .arg(format!("--out={}", self.folder.path().display()))
-            .arg(format!("--key={}", self.key.display()))
             .arg(format!("--push={}", self.prefix))
             .arg(format!("--authorities={}", self.authorities.path().display()))
             .env("COSIGN_PASSWORD", "")
@@ -107,6 +121,28 @@ impl Stage {
             .map(|error| error.to_string())
             .collect()
     }
+}
+
+#[test]
+fn a_release_of_changed_sources_is_not_signed() -> Result<()> {
+    let folder = copy()?;
+    let record = folder.path().join("build.json");
+    let mut built: Value = serde_json::from_slice(&std::fs::read(&record)?)?;
+    built["uncommittedChanges"] = true.into();
+    let built = built.to_string();
+    std::fs::write(&record, &built)?;
+    let list = folder.path().join("SHA256SUMS");
+    let earlier = sums(folder.path())?;
+    let now = hex::encode(Sha256::digest(&built));
+    let text = std::fs::read_to_string(&list)?.replace(&earlier["build.json"], &now);
+    std::fs::write(&list, text)?;
+    let output = signing(folder.path(), Path::new("no.key"))?.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        !output.status.success() && said.contains("files differed from commit"),
+        "{said}"
+    );
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

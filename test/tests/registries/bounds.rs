@@ -340,6 +340,14 @@ async fn an_empty_list_of_a_mirror_does_not_hide_that_of_the_registry() -> Resul
     stage.verdict().await.map_err(anyhow::Error::msg)?;
     let asked = mirror.seen().iter().any(|seen| seen.request.ends_with(&list));
     ensure!(asked, "the mirror was not asked");
+
+    // While the registry is down, it is not known whether there is a signature.
+    stage.proxy.behave(|behaviour| {
+        let down = (503, "text/plain".to_owned(), String::new());
+        behaviour.answers.insert(list, down);
+    });
+    let error = stage.verdict().await.err().context("it was accepted")?;
+    ensure!(error.starts_with("cannot fetch the signatures of "), "{error}");
     Ok(())
 }
 

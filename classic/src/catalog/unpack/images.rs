@@ -46,13 +46,13 @@ impl UnpackError {
     }
 }
 
-/// An image by digest, with the tag of the reference from which the digest is.
+/// An image by digest, with the tag of the reference from which the digest is: signatures may be about the tag.
 fn requested(image: &str, reference: &str) -> Result<Reference, AccessError> {
     let image = parse(image)?;
     let reference = parse(reference)?;
     Ok(match image.pinned() {
-        Some(pinned) => pinned.of_tag(&reference).reference(),
-        None => image,
+        Some(pinned) if image.name() == reference.name() => pinned.of_tag(&reference).reference(),
+        _ => image,
     })
 }
 
@@ -99,8 +99,7 @@ impl BundleImages {
         &self.images
     }
 
-    /// Pulls and reads a bundle: `image`, which the catalog has as `reference`. Signature policies are about the latter.
-    /// What another CatalogSource has pulled already is used once the registry has shown the image to this one's own
+    /// Pulls and reads a bundle: `image`, which the catalog has as `reference`, maybe with a tag. What another CatalogSource has pulled already is used once the registry has shown the image to this one's own
     /// credentials.
     ///
     /// # Errors

@@ -248,6 +248,18 @@ fn scopes(reference: &Reference) -> Vec<String> {
     scopes
 }
 
+/// Whether an image can be in this scope: it is an image, a repository or a path above it, a host, or `*.DOMAIN`.
+fn is_scope(scope: &str) -> bool {
+    if let Some(domain) = scope.strip_prefix("*.") {
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        return domain
+            .split('.')
+            .all(|label| !label.is_empty() && label.chars().all(is_letter));
+    }
+    // As references are looked up: with their registry, and `library/` where Docker Hub has it.
+    Reference::parse(scope).is_ok() || Reference::parse(&format!("{scope}/a/b")).is_ok()
+}
+
 impl Signed {
     /// The required statement; none where a signature of the image is required.
     pub(crate) const fn attestation(&self) -> Option<&Attestation> {

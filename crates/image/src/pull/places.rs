@@ -10,7 +10,7 @@ use crate::reference::Reference;
 use crate::registry::auth::Action;
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::FetchTarget;
-use crate::registry::referrers::lists_some;
+use crate::registry::referrers::lists_signatures;
 use crate::registry::session::{RetryPolicy, Session};
 
 impl Images {
@@ -56,8 +56,9 @@ impl Images {
         Session::open(&self.inner.shared, endpoint, credential, action, patience).await
     }
 
-    /// Asks each place in turn; the last one's error is the answer when all fail. A place that lists no referrers may
-    /// be a mirror that has the image alone: the next ones are asked, too.
+    /// Asks each place in turn; the last one's error is the answer when all fail. A place whose list of referrers has no
+    /// signature may be a mirror that has the image alone: the next ones are asked, too, and whether there is a signature
+    /// is not known when one of them is down.
     pub(crate) async fn fetch(
         &self,
         reference: &Reference,
@@ -66,7 +67,7 @@ impl Images {
         wanted: FetchTarget<'_>,
     ) -> Result<(Bytes, Digest), PullError> {
         let mut last = RegistryError::GivenUp;
-        let mut empty = None;
+        let (mut unsigned, mut down) = (None, None);
         for (endpoint, patience) in places(access, reference).map_err(|source| no_place(reference, source))? {
             let attempt = match self.session(endpoint, access, patience).await {
                 // Boxed: it is in the future of everything that pulls.
@@ -74,23 +75,33 @@ impl Images {
                 Err(error) => Err(error),
             };
             match attempt {
-                Ok(found) if matches!(wanted, FetchTarget::Referrers { .. }) && !lists_some(&found.0) => {
-                    empty.get_or_insert(found);
+                Ok(found)
+                    if matches!(wanted, FetchTarget::Referrers { .. }) && !lists_signatures(&found.0) =>
+                {
+                    unsigned.get_or_insert(found);
                 }
                 Ok(found) => return Ok(found),
                 Err(error) => {
                     if patience == RetryPolicy::Once {
                         tracing::info!(%reference, error = %error, "a mirror lacks {what}; asking the next place");
                     }
-                    last = error;
+                    // A registry that cannot be reached is the ordinary case beside the mirrors of a closed network.
+                    if unsigned.is_some() && error.is_outage() {
+                        down = Some(error);
+                    } else {
+                        last = error;
+                    }
                 }
             }
         }
-        empty.ok_or_else(|| PullError::Fetch {
-            what,
-            reference: reference.to_string(),
-            source: last,
-        })
+        match (unsigned, down) {
+            (Some(found), None) => Ok(found),
+            (_, down) => Err(PullError::Fetch {
+                what,
+                reference: reference.to_string(),
+                source: down.unwrap_or(last),
+            }),
+        }
     }
 }
 

@@ -5,7 +5,9 @@ mod evaluation;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use oci_distribution::manifest::{ImageIndexEntry, OciDescriptor, OciImageManifest, OciManifest};
+use oci_distribution::manifest::{
+    ImageIndexEntry, OciDescriptor, OciImageIndex, OciImageManifest, OciManifest,
+};
 use olm_signature::{
     ATTESTATION_BYTES, Attached, BUNDLE, Bundle, ENVELOPE, SIGNATURE_ANNOTATION, SIMPLE_SIGNING, Signature,
 };
@@ -19,10 +21,11 @@ use crate::access::policy::{self, Approval, PolicyRejection, SIGNATURES};
 use crate::access::tally::VERIFIED;
 use crate::digest::Digest;
 use crate::limits::Limits;
-use crate::manifest::{Blob, EMPTY_TYPE, artifact_type, blob, parse_manifest};
+use crate::manifest::{Blob, artifact_type, blob, parse_manifest};
 use crate::reference::{Pinned, Reference};
 use crate::registry::error::RegistryError;
 use crate::registry::fetch::FetchTarget;
+use crate::registry::referrers::may_be_signature;
 
 /// The most bytes of the payload of a signature of the older form.
 const SIGNED_BYTES: u64 = 64 << 10;
@@ -160,17 +163,20 @@ impl Images {
             digest,
             limit: MANIFEST_BYTES,
         };
+        let mut outage = None;
         let mut listed = match self.listed(&home, access, wanted).await {
-            // Registries answer a path that they do not know as they like; one that is down has not answered.
-            Err(PullError::Fetch { source, .. })
-                if matches!(
-                    source,
-                    RegistryError::Status { .. } | RegistryError::Protocol { .. }
-                ) && !source.is_transient() =>
-            {
+            Err(error) if is_outage(&error) => {
+                outage = Some(error);
                 None
             }
-            Err(PullError::Manifest { .. }) => None,
+            // Registries answer a path that they do not know as they like.
+            Err(
+                PullError::Fetch {
+                    source: RegistryError::Status { .. } | RegistryError::Protocol { .. },
+                    ..
+                }
+                | PullError::Manifest { .. },
+            ) => None,
             found => evaluation.readable(found)?.flatten(),
         };
         let none = |list: &Option<OciManifest>| match list {
@@ -186,19 +192,32 @@ impl Images {
             let found = self.listed(&home.with_tag(&tag), access, wanted).await;
             listed = evaluation.readable(found)?.flatten();
         }
-        let Some(OciManifest::ImageIndex(index)) = listed else {
-            return Ok(());
-        };
-        // A list may leave the type out, and cosign 2 lists the type of the configuration; then the manifest says it.
+        if let Some(OciManifest::ImageIndex(index)) = listed {
+            self.listed_bundles(&home, &index, access, evaluation).await?;
+        }
+        match outage {
+            Some(error) if !evaluation.is_satisfied() => evaluation.readable::<()>(Err(error)).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the bundles of a list of referrers.
+    async fn listed_bundles(
+        &self,
+        home: &Reference,
+        index: &OciImageIndex,
+        access: &Access,
+        evaluation: &mut Evaluation<'_>,
+    ) -> Result<(), PullError> {
+        // Where the list leaves the type out, the manifest says it.
         let candidates = index.manifests.iter().filter(|entry| {
-            let named = entry.artifact_type.as_deref().unwrap_or_default();
             let annotations = entry.annotations.as_ref();
-            matches!(named, "" | EMPTY_TYPE | BUNDLE)
+            may_be_signature(entry)
                 && evaluation
                     .may_be_bundle(annotations.and_then(|annotations| annotations.get(PREDICATE_TYPE)))
         });
         for entry in candidates.take(SIGNATURES).collect::<Vec<_>>() {
-            let checked = self.bundle(&home, entry, access, evaluation).await;
+            let checked = self.bundle(home, entry, access, evaluation).await;
             evaluation.readable(checked)?;
             if evaluation.is_satisfied() {
                 break;
@@ -274,6 +293,11 @@ fn unusable(reference: &Reference, message: String) -> PullError {
         reference: reference.to_string(),
         message,
     }
+}
+
+/// Whether the registry answered that it cannot answer now.
+const fn is_outage(error: &PullError) -> bool {
+    matches!(error, PullError::Fetch { source, .. } if source.is_outage())
 }
 
 /// The layers of an artifact that hold a bundle.

@@ -129,9 +129,14 @@ impl RegistryError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => may_pass(source.obstacle()),
-            Self::Status { status, .. } => *status == 429 || *status >= 500,
-            _ => false,
+            _ => self.is_outage(),
         }
+    }
+
+    /// Whether the registry answers that it cannot answer now.
+    pub(crate) const fn is_outage(&self) -> bool {
+        // 501: it does not have this API.
+        matches!(self, Self::Status { status, .. } if *status == 429 || (*status >= 500 && *status != 501))
     }
 }
 

@@ -1,13 +1,14 @@
 //! The list of the manifests that refer to one, which a registry gives page by page.
 
 use bytes::Bytes;
-use oci_distribution::manifest::{OCI_IMAGE_INDEX_MEDIA_TYPE, OciManifest};
+use oci_distribution::manifest::{ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE, OciManifest};
+use olm_signature::BUNDLE;
 use reqwest::header::{HeaderMap, LINK};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use crate::digest::Digest;
-use crate::manifest::parse_manifest;
+use crate::manifest::{EMPTY_TYPE, parse_manifest};
 use crate::registry::error::RegistryError;
 use crate::registry::session::Session;
 
@@ -43,6 +44,23 @@ pub(crate) async fn fetch(
         joined(pages).map_err(|error| session.protocol(&format!("the {what} is not an index: {error}")))?;
     let digest = Digest::of(&list);
     Ok((list, digest))
+}
+
+/// Whether it is an index with a manifest that may be a signature: a list may leave the type out, and cosign 2 lists the
+/// type of the configuration.
+pub(crate) fn lists_signatures(bytes: &[u8]) -> bool {
+    let Ok(OciManifest::ImageIndex(index)) = parse_manifest(bytes) else {
+        return false;
+    };
+    index.manifests.iter().any(may_be_signature)
+}
+
+/// Whether an entry of a list may be a signature.
+pub(crate) fn may_be_signature(entry: &ImageIndexEntry) -> bool {
+    matches!(
+        entry.artifact_type.as_deref(),
+        None | Some("" | EMPTY_TYPE | BUNDLE)
+    )
 }
 
 /// Whether it is an index with manifests.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::parse::{self, Fields};
-use super::{Entry, Policy, PolicyError, Requirement};
-use crate::reference::{Reference, usual_spelling};
+use super::{Entry, Policy, PolicyError, Requirement, is_scope};
+use crate::reference::usual_spelling;
 
 /// An object with a signature policy for the images in its scopes.
 #[derive(Clone, Debug)]
@@ -80,17 +80,6 @@ fn scopes(spec: &Value) -> Result<Vec<&str>, PolicyError> {
         None => Ok(scopes),
         Some(scope) => Err(fields.wrong(format!("{scope:?} is no scope"))),
     }
-}
-
-/// Whether this is an image, a repository or a path above it, a host, or `*.DOMAIN`.
-pub(super) fn is_scope(scope: &str) -> bool {
-    if let Some(domain) = scope.strip_prefix("*.") {
-        let is_domain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
-        return !domain.is_empty() && domain.chars().all(is_domain);
-    }
-    let host = scope.split('/').next().unwrap_or_default();
-    let is_host = host.contains(['.', ':']) || host == "localhost";
-    is_host && Reference::parse_familiar(scope).is_ok()
 }
 
 fn requirement(spec: &Value) -> Result<Requirement, PolicyError> {

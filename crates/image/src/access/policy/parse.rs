@@ -11,8 +11,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::image_policy::is_scope;
-use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed, numbered};
+use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed, is_scope, numbered};
 use crate::reference::{Reference, usual_spelling};
 
 /// The most bytes of a policy.
@@ -161,7 +160,7 @@ pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError
     for (scope, list) in registries {
         let shown = format!("{scope:?}");
         let spelled = usual_spelling(&scope);
-        if !spelled.is_empty() && !is_scope(&spelled) {
+        if !scope.is_empty() && !is_scope(&scope) {
             return Err(PolicyError::Requirement {
                 scope: shown,
                 message: "no image is in it; name a host, HOST/PATH, an image or *.DOMAIN".to_owned(),

@@ -189,7 +189,17 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         &json!({ "default": [{ "type": "reject" }], "transports": { "docker": { "a.example": [] } } }),
         "scope \"a.example\": the list of requirements is empty",
     );
-    for scope in ["https://quay.io", "quay.io/", "*.a:5000", "a"] {
+    let never = [
+        "https://quay.io",
+        "quay.io/",
+        "*.a:5000",
+        "*..",
+        "a",
+        "index.docker.io",
+        "docker.io/nginx:1",
+        ":443",
+    ];
+    for scope in never {
         check(
             &json!({ "default": [{ "type": "reject" }], "transports": { "docker": { scope: [{ "type": "reject" }] } } }),
             &format!("scope {scope:?}: no image is in it"),
@@ -224,6 +234,31 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         &signed(json!({ "signedIdentity": { "type": "matchExact", "x": 1 } })),
         "unknown field `x`",
     );
+}
+
+#[test]
+fn every_scope_that_an_image_can_be_in_is_one() {
+    for scope in [
+        "",
+        "docker.io",
+        "docker.io/library",
+        "docker.io/library/nginx:1",
+        "quay.io",
+        "quay.io/a",
+        "QUAY.IO/a",
+        "quay.io:443",
+        "localhost",
+        "localhost:5000",
+        "a.example:5000/b/c",
+        "*.example.com",
+        "[::1]:5000",
+        "HOST",
+    ] {
+        let policy = parse(&json!({
+            "default": [{ "type": "reject" }], "transports": { "docker": { scope: [{ "type": "reject" }] } },
+        }));
+        assert!(policy.is_ok(), "{scope}: {policy:?}");
+    }
 }
 
 #[test]

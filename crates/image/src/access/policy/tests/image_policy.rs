@@ -1,7 +1,7 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::super::image_policy::is_scope;
+use super::super::is_scope;
 use super::super::{ImagePolicy, Rules};
 use super::{Policy, Reference, STANDARD};
 use crate::access::Access;
