@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use olm_api::ClusterExtension;
 use serde_json::{Value, json};
 
-use super::upgrade::is_exact;
+use super::upgrade::{is_exact, is_not_rolled_back};
 use super::wait::WaitArguments;
 use super::{ChangeArguments, change_and_wait, of_source};
 use crate::extension::access::ClusterArguments;
@@ -21,7 +21,8 @@ use crate::registry::RegistryArguments;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Sets spec.source.catalog.version to one version. For another version than the installed one the catalogs \
-                  are asked first: nothing changes when no update edge leads to it.\n\nExamples:\n  olm pin greeter\n  olm pin \
+                  are asked first: nothing changes when no update edge leads to it. After `olm rollback`, `olm unpin` comes \
+                  first.\n\nExamples:\n  olm pin greeter\n  olm pin \
                   greeter 1.1.0 --wait\n\nExit status: 0 on success, 1 when no bundle fits or the command fails; with --wait 4 \
                   when a person must change something, 5 when the time is over."
 )]
@@ -80,8 +81,11 @@ pub(crate) fn pin(arguments: &PinArguments) -> CommandResult {
             "run `olm upgrade {name} --version RANGE` for a range of versions"
         ))));
     }
-    if installed != Some(version) && !is_offered(arguments, &cluster, &present, version)? {
-        return Ok(Status::Failure);
+    if installed != Some(version) {
+        is_not_rolled_back(&present)?;
+        if !is_offered(arguments, &cluster, &present, version)? {
+            return Ok(Status::Failure);
+        }
     }
     let done = match installed {
         Some(installed) if installed != version => format!("pinned to {version}; it is at {installed}"),

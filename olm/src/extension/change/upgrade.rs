@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use olm_api::ClusterExtension;
 use olm_api::names::user;
 use olm_api::updates::UpdatesStatus;
 use olm_version::masterminds::Constraint;
@@ -56,6 +57,19 @@ pub(super) fn is_exact(version: &str) -> bool {
     Constraint::parse(version).is_ok_and(|range| range.exact().is_some())
 }
 
+/// Fails if a rollback pinned the extension: for another version, update edges and channels would not count.
+pub(super) fn is_not_rolled_back(extension: &ClusterExtension) -> anyhow::Result<()> {
+    if restoration_of(extension).is_none() {
+        return Ok(());
+    }
+    let name = extension.name();
+    let error =
+        anyhow!("ClusterExtension {name:?} is pinned by a rollback, without channels and update edges");
+    Err(error.context(Hint(format!(
+        "run `olm unpin {name}` first: it restores the settings from before the rollback"
+    ))))
+}
+
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let cluster = Cluster::reach(&arguments.cluster)?;
     let present = cluster.extension(&arguments.extension)?;
@@ -73,12 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         .and_then(|filter| filter.version.clone())
         .filter(|version| !version.is_empty());
     let is_pinned = before.as_deref().is_some_and(is_exact);
-    if is_pinned && restoration_of(&present).is_some() {
-        let error =
-            anyhow!("ClusterExtension {name:?} is pinned by a rollback, without channels and update edges");
-        return Err(error.context(Hint(format!(
-            "run `olm unpin {name}` first: it restores the settings from before the rollback"
-        ))));
+    if is_pinned {
+        is_not_rolled_back(&present)?;
     }
     if let Some(filter) = &mut wanted.spec.source.catalog {
         match &arguments.version {

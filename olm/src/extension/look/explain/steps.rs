@@ -7,6 +7,7 @@ use olm_resolve::Edge;
 
 use super::Explanation;
 use crate::extension::choose::ChosenBundle;
+use crate::extension::rollback::plan::restoration_of;
 
 /// The rule that chose a bundle, as text.
 pub(super) fn rule(explanation: &Explanation, chosen: &ChosenBundle) -> String {
@@ -84,6 +85,13 @@ pub(super) fn steps(extension: &ClusterExtension, explanation: &Explanation) -> 
         Some(held_back::RIGHTS) => {
             steps.push(format!("`olm rbac {name} | kubectl apply -f -` grants what the account lacks"));
         }
+        Some(held_back::PIN | held_back::RANGE | held_back::PRERELEASE | held_back::CHANNEL)
+            if restoration_of(extension).is_some() =>
+        {
+            steps.push(format!(
+                "`olm unpin {name}` ends the rollback: it restores the settings from before it"
+            ));
+        }
         Some(held_back::PIN | held_back::RANGE | held_back::PRERELEASE | held_back::CHANNEL) => {
             steps.extend(in_between(name, explanation));
             steps.push(format!("`olm upgrade {name} --version RANGE` allows other versions, --channel other channels"));
@@ -139,6 +147,7 @@ pub(super) fn steps(extension: &ClusterExtension, explanation: &Explanation) -> 
 #[cfg(test)]
 mod tests {
     use olm_api::cluster_extension::ClusterExtensionSpec;
+    use olm_api::names::annotation;
     use olm_api::updates::UpdatesStatus;
 
     use super::*;
@@ -146,6 +155,10 @@ mod tests {
 
     fn held_by(reason: &str, candidates: &[(&str, bool)]) -> Vec<String> {
         let extension = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
+        steps_of(&extension, reason, candidates)
+    }
+
+    fn steps_of(extension: &ClusterExtension, reason: &str, candidates: &[(&str, bool)]) -> Vec<String> {
         let row = |(version, lacks_edge): &(&str, bool)| Row {
             bundle: format!("greeter.v{version}"),
             version: (*version).to_owned(),
@@ -162,9 +175,21 @@ mod tests {
                 held_back_by: Some(reason.to_owned()),
                 ..UpdatesStatus::default()
             }),
-            ..of_status(&extension)
+            ..of_status(extension)
         };
-        steps(&extension, &explanation)
+        steps(extension, &explanation)
+    }
+
+    #[test]
+    fn a_rollback_is_ended_before_another_version_is_chosen() {
+        let mut extension = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
+        let record = (annotation::BEFORE_ROLLBACK.to_owned(), "{}".to_owned());
+        extension.metadata.annotations = Some([record].into());
+        let candidates = [("2.0.0", true), ("1.1.0", false), ("1.0.1", false)];
+        assert_eq!(
+            steps_of(&extension, held_back::PIN, &candidates),
+            ["`olm unpin greeter` ends the rollback: it restores the settings from before it"]
+        );
     }
 
     #[test]
