@@ -93,7 +93,8 @@ fn row(one: &ClusterExtension) -> Markup {
         .unwrap_or_default();
     let installed = status.and_then(|status| status.install.as_ref());
     let updates = status.and_then(|status| status.updates.as_ref());
-    let newest = updates.and_then(|updates| updates.newest.as_ref().or(updates.next.as_ref()));
+    // What holds back an update is about the next one, if there is one.
+    let update = updates.and_then(|updates| updates.next.as_ref().or(updates.newest.as_ref()));
     let held = updates.and_then(|updates| updates.held_back_by.as_deref());
     let asked = filter.and_then(|filter| filter.version.as_deref());
     let state = State::of(one);
@@ -106,9 +107,9 @@ fn row(one: &ClusterExtension) -> Markup {
         td class="mono" { (installed.map_or(NONE, |install| install.bundle.version.as_str())) }
         td class="mono" { (asked.filter(|asked| !asked.is_empty()).unwrap_or("any")) }
         td class="nowrap" {
-            @match newest {
-                Some(newest) => {
-                    (badge("version", &newest.version))
+            @match update {
+                Some(update) => {
+                    (badge("version", &update.version))
                     @if let Some(held) = held { " " span class="quiet" { "held back by " (held) } }
                 },
                 None => (NONE),
@@ -197,6 +198,24 @@ mod tests {
         assert!(text.contains("&lt;img src=x"), "{text}");
         assert!(text.contains("href=\"/?state=blocked\""), "{text}");
         assert!(text.contains("<strong>1</strong> of 1"), "{text}");
+    }
+
+    #[test]
+    fn the_next_update_is_held_back_not_the_newest_version() {
+        let bundle = |version: &str| olm_api::updates::AvailableBundle {
+            version: version.to_owned(),
+            ..olm_api::updates::AvailableBundle::default()
+        };
+        let mut one = ClusterExtension::new("a", olm_api::cluster_extension::ClusterExtensionSpec::default());
+        one.status.get_or_insert_default().updates = Some(olm_api::updates::UpdatesStatus {
+            next: Some(bundle("1.1.0")),
+            newest: Some(bundle("2.0.0")),
+            held_back_by: Some(olm_api::updates::held_back::APPROVAL.to_owned()),
+            ..olm_api::updates::UpdatesStatus::default()
+        });
+        let text = extensions(ORIGIN, &Query::default(), &[one]).0;
+        assert!(text.contains("held back by Approval"), "{text}");
+        assert!(text.contains("1.1.0") && !text.contains("2.0.0"), "{text}");
     }
 
     #[test]
