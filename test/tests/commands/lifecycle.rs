@@ -228,9 +228,9 @@ fn stuck(world: &World) -> Result<()> {
     .says(&[
         "s  resolved 2.0.0 (lamp.v2.0.0)\n",
         "s  revision lamp-3 created\n",
-        "s  ProbeFailure: Revision 2.0.0 is rolling out: phase ",
+        "s  Revision 2.0.0 is rolling out: phase ",
         "(deploy). Deployment lamp/lamp-operator: ",
-        "lamp is not ready after 15 s: ProbeFailure: Revision 2.0.0 is rolling out: phase ",
+        "lamp is not ready after 15 s: Revision 2.0.0 is rolling out: phase ",
         "\n  Deployment lamp/lamp-operator: ",
         "hint: `olm explain lamp` shows the cause",
     ])?;

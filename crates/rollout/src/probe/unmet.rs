@@ -129,7 +129,8 @@ impl Unmet {
             Self::NoConditions { condition } | Self::ConditionMissing { condition } => {
                 format!("condition {condition} is not set yet")
             }
-            Self::ConditionsMalformed => "status.conditions is not a list".to_owned(),
+            // Before its controller wrote any, they are often null.
+            Self::ConditionsMalformed => "its conditions are not set yet".to_owned(),
             Self::ConditionOutdated { condition } => {
                 format!("condition {condition} does not show the last change yet")
             }
@@ -213,6 +214,7 @@ mod tests {
                 "status.updatedReplicas is 0, status.replicas is 2",
             ),
             (phase, "status.phase is Terminating, not Active"),
+            (Unmet::ConditionsMalformed, "its conditions are not set yet"),
         ] {
             assert_eq!(unmet.plain(), plain);
         }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::Api;
-use olm_api::conditions::{READY, find};
-use olm_api::names::annotation;
+use olm_api::conditions::{READY, find, reason};
+use olm_api::names::{annotation, user};
 use olm_api::readiness::{Verdict, verdict};
 use olm_api::updates::held_back;
 use olm_api::{ClusterExtension, ClusterObjectSet};
@@ -24,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// take effect a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The obstacle while the status does not show the change yet.
+const UNSEEN: &str = "waiting for operator-controller";
 /// The longest line about the progress, in characters.
 const MAX_LINE: usize = 300;
 /// The number of lines that explain the end of a wait that fails.
@@ -61,6 +64,16 @@ enum Step {
     Going(String),
 }
 
+/// The reason and the message of a condition. Objects that do not work yet are no failure during a rollout, whose
+/// message says what it waits for.
+fn state(ready: &Condition) -> String {
+    if ready.reason == reason::PROBE_FAILURE {
+        ready.message.clone()
+    } else {
+        format!("{}: {}", ready.reason, ready.message)
+    }
+}
+
 /// The state of an extension; `known` are the revisions before the change.
 fn step(extension: Option<&ClusterExtension>, goal: Goal, known: &BTreeSet<String>) -> Step {
     let Some(extension) = extension else {
@@ -80,9 +93,13 @@ fn step(extension: Option<&ClusterExtension>, goal: Goal, known: &BTreeSet<Strin
         Goal::Revision | Goal::Gone => ready.is_some(),
     };
     let Some(ready) = ready.filter(|_| is_seen) else {
-        return Step::Going("waiting for operator-controller".to_owned());
+        return Step::Going(UNSEEN.to_owned());
     };
-    let state = format!("{}: {}", ready.reason, ready.message);
+    // `olm resume` removed the annotation, and the state is from before it.
+    if ready.reason == reason::PAUSED && extension.annotation(user::PAUSED) != Some("true") {
+        return Step::Going(UNSEEN.to_owned());
+    }
+    let state = state(ready);
     match (verdict(extension.conditions()), goal) {
         (Some(Verdict::Ready), Goal::Ready(_)) => held(extension).unwrap_or(Step::Reached),
         (Some(Verdict::Ready), Goal::Revision) if active(extension).any(|name| !known.contains(name)) => {
@@ -145,7 +162,7 @@ fn progress(set: &ClusterObjectSet, known: &BTreeSet<String>) -> Option<Revision
     if is_complete {
         progress.done.push(format!("revision {name} is available"));
     } else {
-        progress.going = ready.map(|ready| format!("{}: {}", ready.reason, ready.message));
+        progress.going = ready.map(state);
     }
     Some(progress)
 }
@@ -177,10 +194,20 @@ impl Unprinted {
     }
 }
 
-/// The lines of a message as one line, truncated if it is long.
+/// The lines of a message as one line, truncated if it is long. A line without an end mark gets a semicolon.
 fn one_line(message: &str) -> String {
-    let lines: Vec<&str> = message.lines().map(str::trim).collect();
-    truncated(lines.join(" ").trim(), MAX_LINE)
+    let mut joined = String::new();
+    for line in message.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if !joined.is_empty() {
+            joined.push_str(if joined.ends_with(['.', ':', ';', ',']) {
+                " "
+            } else {
+                "; "
+            });
+        }
+        joined.push_str(line);
+    }
+    truncated(&joined, MAX_LINE)
 }
 
 /// Waits, and prints each new obstacle to standard error.
@@ -314,6 +341,20 @@ mod tests {
     }
 
     #[test]
+    fn a_resumed_extension_is_not_paused() {
+        let mut paused = extension(Verdict::Stalled, reason::PAUSED, 1);
+        assert_eq!(
+            step(Some(&paused), Goal::Ready(1), &BTreeSet::new()),
+            Step::Going(UNSEEN.to_owned())
+        );
+        paused.metadata.annotations = Some([(user::PAUSED.to_owned(), "true".to_owned())].into());
+        assert_eq!(
+            step(Some(&paused), Goal::Ready(1), &BTreeSet::new()),
+            Step::Stalled("Paused: a\nb".to_owned())
+        );
+    }
+
+    #[test]
     fn a_step_has_the_reason_and_the_whole_message() {
         let stalled = extension(Verdict::Stalled, "Blocked", 1);
         assert_eq!(
@@ -369,12 +410,12 @@ mod tests {
         );
         assert_eq!(
             look(Some(at_crds)),
-            ["ProbeFailure: It is rolling out: phase 1 of 2 (crds). Object A: no"]
+            ["It is rolling out: phase 1 of 2 (crds). Object A: no"]
         );
         assert_eq!(look(Some(at_crds)), [""; 0]);
         assert_eq!(
             look(Some(at_deploy)),
-            ["ProbeFailure: It is rolling out: phase 2 of 2 (deploy)."]
+            ["It is rolling out: phase 2 of 2 (deploy)."]
         );
         assert_eq!(
             look(Some((Verdict::Ready, ""))),
@@ -388,7 +429,7 @@ mod tests {
         assert_eq!(progress(&revision(Some((Verdict::Ready, ""))), &known), None);
         let drifting = progress(&revision(Some((Verdict::Reconciling, "why"))), &known).unwrap();
         assert_eq!(drifting.done, [""; 0]);
-        assert_eq!(drifting.going.as_deref(), Some("ProbeFailure: why"));
+        assert_eq!(drifting.going.as_deref(), Some("why"));
     }
 
     #[test]
@@ -396,6 +437,7 @@ mod tests {
         assert_eq!(several_lines("a\nb"), "a\n  b");
         let long = "x\n".repeat(MAX_LINES + 1);
         assert_eq!(several_lines(&long).lines().count(), MAX_LINES);
+        assert_eq!(one_line("a:\n b\n\nc.\nd"), "a: b; c. d");
         assert_eq!(one_line(&"x ".repeat(MAX_LINE)).chars().count(), MAX_LINE + 1);
     }
 
