@@ -1,6 +1,7 @@
 //! All facts on which an approver decides, with a digest.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use olm_api::cluster_object_set::CollisionProtection;
 use olm_preflight::permissions::Missing;
@@ -172,6 +173,22 @@ pub struct Objects {
 /// Names an object in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectName(pub ObjectId);
+
+/// The kind with its group, and the name: `Deployment.apps greeter/operator`.
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = &self.0;
+        f.write_str(&id.kind)?;
+        if !id.group.is_empty() {
+            write!(f, ".{}", id.group)?;
+        }
+        f.write_str(" ")?;
+        if !id.namespace.is_empty() {
+            write!(f, "{}/", id.namespace)?;
+        }
+        f.write_str(&id.name)
+    }
+}
 
 impl Serialize for ObjectName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

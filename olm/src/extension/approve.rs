@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use olm_api::conditions::find;
+use olm_api::conditions::{find, reason};
 use olm_api::names::{CHANGE_POLICY, CLUSTER_EXTENSION, PENDING_CHANGE, label};
 use olm_api::pending_change::{APPLIED, Decision, DecisionOutcome};
 use olm_api::{ClusterExtension, PendingChange};
@@ -213,7 +213,9 @@ fn text(change: &PendingChange) -> String {
         let _ = writeln!(text, "  {line}");
     }
     let _ = writeln!(text, "{:<9}{}", "digest", spec.digest);
-    if let Some(applied) = find(change.conditions(), APPLIED) {
+    // That it needs an approval is known to who runs the command.
+    let applied = find(change.conditions(), APPLIED);
+    if let Some(applied) = applied.filter(|applied| applied.reason != reason::AWAITING_APPROVAL) {
         let _ = writeln!(text, "{:<9}{}", "status", applied.message);
     }
     text

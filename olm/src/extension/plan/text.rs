@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use olm_plan::ChangePlan;
-use olm_plan::change::ObjectName;
 use olm_plan::definitions::{Class, Effect};
 use olm_plan::fields::FieldChange;
 use olm_plan::rights::{Grant, RightsChange};
@@ -93,21 +92,6 @@ fn summary(plan: &ChangePlan) -> String {
     text
 }
 
-/// The kind with its group, and the name: `Deployment.apps greeter/operator`.
-fn object_label(id: &ObjectName) -> String {
-    let id = &id.0;
-    let kind = if id.group.is_empty() {
-        id.kind.clone()
-    } else {
-        format!("{}.{}", id.kind, id.group)
-    };
-    if id.namespace.is_empty() {
-        format!("{kind} {}", id.name)
-    } else {
-        format!("{kind} {}/{}", id.namespace, id.name)
-    }
-}
-
 fn objects(plan: &ChangePlan, text: &mut String) {
     let objects = &plan.objects;
     if objects.added.is_empty()
@@ -119,10 +103,10 @@ fn objects(plan: &ChangePlan, text: &mut String) {
     }
     text.push_str("\nObjects:\n");
     for added in &objects.added {
-        let _ = writeln!(text, "+ {}", object_label(&added.id));
+        let _ = writeln!(text, "+ {}", added.id);
     }
     for changed in &objects.changed {
-        let _ = writeln!(text, "~ {}", object_label(&changed.id));
+        let _ = writeln!(text, "~ {}", changed.id);
         for field in changed.fields.iter().take(MAX_FIELDS) {
             let _ = writeln!(text, "    {}", difference(field));
         }
@@ -132,14 +116,10 @@ fn objects(plan: &ChangePlan, text: &mut String) {
         }
     }
     for removed in &objects.removed {
-        let _ = writeln!(text, "- {}", object_label(removed));
+        let _ = writeln!(text, "- {removed}");
     }
     for left in &objects.left {
-        let _ = writeln!(
-            text,
-            "  {} (no longer in the bundle, stays on the cluster)",
-            object_label(left)
-        );
+        let _ = writeln!(text, "  {left} (no longer in the bundle, stays on the cluster)");
     }
 }
 

@@ -219,12 +219,15 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
     let objects = &plan.objects;
     let observed = &plan.observed;
     let verified = observed.verified.iter().chain(&observed.verified_images).cloned();
-    let added = objects.added.iter().map(|object| format!("adds {}", object.id.0));
+    let added = objects.added.iter().map(|object| format!("adds {}", object.id));
     let changed = objects.changed.iter().map(|object| {
-        let fields = object.fields.len();
-        format!("changes {} ({fields} fields)", object.id.0)
+        let fields = match object.fields.len() {
+            1 => "1 field".to_owned(),
+            several => format!("{several} fields"),
+        };
+        format!("changes {} ({fields})", object.id)
     });
-    let removed = objects.removed.iter().map(|id| format!("removes {}", id.0));
+    let removed = objects.removed.iter().map(|id| format!("removes {id}"));
     let gained = plan.rights.gained.iter().map(|grant| {
         let place = grant.namespace.as_deref().unwrap_or("the cluster");
         format!("grants rights to {} in {place}", grant.subject)
