@@ -108,7 +108,10 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
         bail!("{reference:?} is not a file, a directory or an image reference");
     };
     if !reference.contains(['/', ':']) {
-        bail!("{reference:?} is not a file or directory; an image reference needs a registry");
+        let error = anyhow!("{reference:?} is not a file or directory; an image reference needs a registry");
+        return Err(error.context(Hint(
+            "of a ClusterCatalog, `olm show PACKAGE --catalog NAME` shows a package".to_owned(),
+        )));
     }
     pull(registry, &parsed, reference).map_err(|error| {
         if !is_short(&parsed, reference) || error.downcast_ref::<Hint>().is_some() {
@@ -131,7 +134,7 @@ pub(crate) fn no_package<'a>(
     let error = anyhow!("package {package:?} not found in {catalogs}");
     error.context(Hint(match nearest(package, known) {
         Some(meant) => format!("did you mean {meant:?}?"),
-        None => "`olm catalog list packages` shows what a catalog has".to_owned(),
+        None => "`olm search` shows what the catalogs have".to_owned(),
     }))
 }
 

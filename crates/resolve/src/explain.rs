@@ -205,7 +205,7 @@ fn nothing(
             (
                 "check spec.source.catalog.packageName and spec.source.catalog.selector, and that the ClusterCatalog with the \
                  package is there (`kubectl get clustercatalogs`)",
-                "check the name of the package: `olm catalog list packages` shows what a catalog has",
+                "check the name of the package: `olm search` shows what the catalogs have",
             )
         };
         if absent {

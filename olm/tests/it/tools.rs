@@ -77,7 +77,7 @@ fn packages_channels_and_bundles_are_listed() {
         &["catalog", "list", "bundles", "c", "bar"],
         1,
         "",
-        "error: package \"bar\" not found in c\nhint: `olm catalog list packages` shows what a catalog has\n",
+        "error: package \"bar\" not found in c\nhint: `olm search` shows what the catalogs have\n",
     );
 }
 
@@ -139,7 +139,7 @@ fn update_graphs_are_drawn() {
         &["catalog", "graph", "c", "bar"],
         1,
         "",
-        "error: package \"bar\" not found in c\nhint: `olm catalog list packages` shows what a catalog has\n",
+        "error: package \"bar\" not found in c\nhint: `olm search` shows what the catalogs have\n",
     );
 }
 
@@ -423,6 +423,7 @@ fn an_argument_that_is_neither_file_nor_image_is_refused() {
         &["catalog", "validate", "nothing"],
         1,
         "",
-        "error: \"nothing\" is not a file or directory; an image reference needs a registry\n",
+        "error: \"nothing\" is not a file or directory; an image reference needs a registry\n\
+         hint: of a ClusterCatalog, `olm show PACKAGE --catalog NAME` shows a package\n",
     );
 }
