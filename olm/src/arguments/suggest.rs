@@ -12,9 +12,7 @@ pub(super) fn with_one_suggestion<'w>(
     words: impl IntoIterator<Item = &'w str>,
 ) -> Error {
     if error.kind() == ErrorKind::UnknownArgument {
-        let first = words.into_iter().next().unwrap_or_default();
-        let is_about_files = ["bundle", "catalog", "crd", "image"].contains(&first);
-        return without_value_tip(error, is_about_files);
+        return without_value_tip(error, words.into_iter().next().unwrap_or_default());
     }
     if error.kind() != ErrorKind::InvalidSubcommand {
         return error;
@@ -34,20 +32,21 @@ pub(super) fn with_one_suggestion<'w>(
     error
 }
 
-/// Replaces clap's advice to pass an unknown option as a value, which no command takes. Commands about extensions have
-/// advice for options of kubectl.
-fn without_value_tip(mut error: Error, is_about_files: bool) -> Error {
+/// Replaces clap's advice to pass an unknown option as a value, which no command takes. There is advice for options that
+/// other commands have, and, where the command is about extensions, for those of kubectl.
+fn without_value_tip(mut error: Error, command: &str) -> Error {
     if error.get(ContextKind::SuggestedArg).is_some() {
         return error;
     }
     error.remove(ContextKind::Suggested);
-    if is_about_files {
-        return error;
-    }
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
+    let is_about_files = ["bundle", "catalog", "crd", "image"].contains(&command);
     let tip = match option.as_str() {
+        "-y" | "--yes" => "this command does not ask",
+        "-V" | "--version" if command == "pin" => "write `olm pin NAME VERSION`",
+        _ if is_about_files => return error,
         "-A" | "--all-namespaces" | "-n" | "--namespace" => {
             "ClusterExtensions and ClusterCatalogs have no namespace"
         }
@@ -94,6 +93,12 @@ mod tests {
             (
                 "olm pause greeter -n x",
                 "tip: ClusterExtensions and ClusterCatalogs have no namespace\n",
+            ),
+            ("olm pause greeter --yes", "tip: this command does not ask\n"),
+            ("olm catalog push -y a b", "tip: this command does not ask\n"),
+            (
+                "olm pin greeter --version 1.1.0",
+                "tip: write `olm pin NAME VERSION`\n",
             ),
             (
                 "olm get -w",
