@@ -5,11 +5,13 @@ mod versions;
 
 use std::collections::{BTreeSet, HashMap};
 
+use anyhow::anyhow;
 use clap::Args;
 use olm_api::object::{self, list};
 use olm_fbc::property::{TYPE_CSV_METADATA, TYPE_GVK};
 use olm_fbc::similar::nearest;
 use olm_fbc::{Bundle, Catalog, SCHEMA_BUNDLE, SCHEMA_CHANNEL, graph};
+use olm_platform::client::ClientError;
 use olm_serve::{PackageSummary, SearchPlace};
 use olm_version::VersionRelease;
 use serde_json::{Value, json};
@@ -17,8 +19,9 @@ use serde_json::{Value, json};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::extension::cluster::catalogs::{WholeCatalog, no_catalog, whole_catalogs_of};
+use crate::hint::Hint;
 use crate::output::table::table;
-use crate::output::{CommandResult, ObjectFormat, Status, note};
+use crate::output::{CommandResult, ObjectFormat, Status};
 use crate::registry::RegistryArguments;
 
 #[derive(Debug, Args)]
@@ -38,11 +41,22 @@ impl Sources {
         if !self.catalogs.is_empty() {
             return whole_catalogs_of(&self.catalogs, &self.registry, &self.cluster);
         }
-        let found = Cluster::reach(&self.cluster)?.whole_catalogs(&self.registry)?;
+        let cluster = Cluster::reach(&self.cluster).map_err(without_cluster)?;
+        let found = cluster.whole_catalogs(&self.registry)?;
         if found.is_empty() {
             return Err(no_catalog());
         }
         Ok(found)
+    }
+}
+
+/// Adds to the error that there is no kubeconfig what needs none.
+fn without_cluster(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(ClientError::Missing(_)) => error.context(Hint(
+            "without a cluster, set --catalog to the image or the directory of a catalog".to_owned(),
+        )),
+        _ => error,
     }
 }
 
@@ -234,15 +248,16 @@ pub(crate) fn search(arguments: &SearchArguments) -> CommandResult {
             found => rows(found),
         })?;
     if found.is_empty() {
-        note(match arguments.words.as_slice() {
+        let error = anyhow!(match arguments.words.as_slice() {
             [] => "the catalogs have no package",
             _ => "no package has all of these words",
         });
         let mut words = arguments.words.iter();
-        if let Some(meant) = words.find_map(|word| nearest(word, names(&catalogs))) {
-            note(&format!("hint: did you mean {meant:?}?"));
-        }
-        return Ok(Status::Failure);
+        let meant = words.find_map(|word| nearest(word, names(&catalogs)));
+        return Err(match meant {
+            Some(meant) => error.context(Hint(format!("did you mean {meant:?}?"))),
+            None => error,
+        });
     }
     Ok(Status::Success)
 }

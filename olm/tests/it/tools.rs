@@ -376,7 +376,7 @@ fn packages_are_found_by_all_words() {
         &["search", "--catalog", "c.json", "fast", "slow"],
         1,
         "",
-        "no package has all of these words\n",
+        "error: no package has all of these words\n",
     );
     let near = described.replace("\"foo\"", "\"greeter\"");
     let files_near = Files::new(&[("c.json", &near)]);
@@ -385,7 +385,7 @@ fn packages_are_found_by_all_words() {
         &["search", "--catalog", "c.json", "greter"],
         1,
         "",
-        "no package has all of these words\nhint: did you mean \"greeter\"?\n",
+        "error: no package has all of these words\nhint: did you mean \"greeter\"?\n",
     );
     for arguments in [
         &["show", "greter", "--catalog", "c.json"][..],
