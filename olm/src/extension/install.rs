@@ -128,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         (None, true) => ObjectFormat::Yaml,
         (None, false) => ObjectFormat::Table,
     };
-    show(format, &chosen, &objects)?;
+    show(format, &chosen, &planned, &objects)?;
     if let Some(default) = &chosen.default_channel
         && arguments.channels.is_empty()
         && !chosen.channels.contains(default)
@@ -365,9 +365,14 @@ fn install_objects(
 }
 
 /// Prints the created objects.
-fn show(format: ObjectFormat, chosen: &ChosenBundle, objects: &[Value]) -> anyhow::Result<()> {
+fn show(
+    format: ObjectFormat,
+    chosen: &ChosenBundle,
+    planned: &InstallObjects,
+    objects: &[Value],
+) -> anyhow::Result<()> {
     match format {
-        ObjectFormat::Table => print_text(&objects::text(chosen, objects)),
+        ObjectFormat::Table => print_text(&objects::text(chosen, planned, objects)),
         ObjectFormat::Json => {
             print_json(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}))
         }

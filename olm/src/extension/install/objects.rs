@@ -82,8 +82,29 @@ pub(super) fn resource_name(object: &Value) -> String {
     }
 }
 
-/// The bundle, and each object that is created, with the rules of roles.
-pub(super) fn text(chosen: &ChosenBundle, objects: &[Value]) -> String {
+/// The namespace and the account that exist already, a line each.
+fn existing(planned: &InstallObjects) -> Vec<String> {
+    let spec = &planned.extension.spec;
+    let namespace = &spec.namespace;
+    let mut lines = Vec::new();
+    if planned.namespace.is_none() {
+        lines.push(format!("Namespace {namespace} (exists)"));
+    }
+    if let Some(account) = spec
+        .service_account
+        .as_ref()
+        .filter(|_| planned.account.is_none())
+    {
+        lines.push(format!(
+            "ServiceAccount {namespace}/{} (exists; may hold more rights)",
+            account.name
+        ));
+    }
+    lines
+}
+
+/// The bundle, each object that exists, and each that is created, with the rules of roles.
+pub(super) fn text(chosen: &ChosenBundle, planned: &InstallObjects, objects: &[Value]) -> String {
     let bundle = &chosen.bundle;
     let mut text = format!(
         "{} {} ({} of catalog {})\n",
@@ -99,6 +120,9 @@ pub(super) fn text(chosen: &ChosenBundle, objects: &[Value]) -> String {
         let _ = writeln!(text, "{held}");
     }
     text.push_str("\nCreates:\n");
+    for line in existing(planned) {
+        let _ = writeln!(text, "= {line}");
+    }
     for object in objects {
         let _ = writeln!(text, "+ {}", object_label(object));
         for line in details(object) {
@@ -118,7 +142,7 @@ fn details(object: &Value) -> Vec<String> {
     if let Some(spec) = object.get("spec") {
         let version = text_at(spec, "/source/catalog/version");
         let version = if version.is_empty() {
-            "any, upgrades automatically"
+            "any, upgrades automatically; one that needs more rights waits"
         } else {
             version
         };
@@ -134,7 +158,7 @@ fn details(object: &Value) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec};
+    use olm_api::cluster_extension::{BundleMetadata, ClusterExtensionSpec, ServiceAccountReference};
     use olm_plan::BundleIdentity;
 
     use super::*;
@@ -206,16 +230,35 @@ mod tests {
             passed: Vec::new(),
             held: None,
         };
+        let shown = |is_new| {
+            let planned = install_objects(is_new);
+            text(&chosen, &planned, &manifests(&planned).unwrap())
+        };
         assert_eq!(
-            text(&chosen, &manifests(&install_objects(true)).unwrap()),
+            shown(true),
             "greeter 1.0.0 (greeter.v1 of catalog one)\nimage     registry.example/greeter\nchannels  stable\n\n\
              Creates:\n\
              + Namespace greeter-system\n+ ServiceAccount greeter-system/greeter-installer\n\
              + Role greeter-system/r\n    get configmaps\n\
              + RoleBinding greeter-system/r\n    Role r\n+ ClusterExtension greeter\n    namespace greeter-system\n    \
              service account \n    \
-             version any, upgrades automatically\n"
+             version any, upgrades automatically; one that needs more rights waits\n"
         );
+    }
+
+    #[test]
+    fn existing_objects_are_listed() {
+        let mut planned = install_objects(false);
+        let name = "greeter-installer".to_owned();
+        planned.extension.spec.service_account = Some(ServiceAccountReference { name });
+        assert_eq!(
+            existing(&planned),
+            [
+                "Namespace greeter-system (exists)",
+                "ServiceAccount greeter-system/greeter-installer (exists; may hold more rights)"
+            ]
+        );
+        assert_eq!(existing(&install_objects(true)), [""; 0]);
     }
 
     #[test]
