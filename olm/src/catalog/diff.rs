@@ -67,6 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
                 1 => note("1 change is breaking"),
                 number => note(&format!("{number} changes are breaking")),
             }
+            if arguments.fail_on == FailOn::Nothing && !breaking.is_empty() {
+                note("hint: --fail-on breaking ends with 1");
+            }
         }
     }
     let fails = match arguments.fail_on {

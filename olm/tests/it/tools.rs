@@ -96,7 +96,7 @@ fn a_diff_names_gains_and_losses() {
         &["catalog", "diff", "old.json", "new.json"],
         0,
         text,
-        breaking,
+        "2 changes are breaking\nhint: --fail-on breaking ends with 1\n",
     );
     let breaks = ["catalog", "diff", "old.json", "new.json", "--fail-on", "breaking"];
     check(&files, &breaks, 1, text, breaking);
