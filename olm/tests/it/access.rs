@@ -38,7 +38,9 @@ fn an_error_names_the_kubeconfig_that_is_missing_or_what_is_wrong_with_it() {
     assert!(gone.stderr.contains("there is no file `gone`"), "{gone:?}");
     let run = get(&files, Some("empty"));
     assert!(
-        run.stderr.starts_with("error: cannot use the kubeconfig: ") && !run.stderr.contains("in-cluster"),
+        run.stderr
+            .starts_with("error: cannot use the kubeconfig `empty`: ")
+            && !run.stderr.contains("in-cluster"),
         "{run:?}"
     );
 }

@@ -20,6 +20,9 @@ use crate::metrics::{Metrics, RequestLabels};
 /// A variable that the kubelet sets in Pods.
 const POD: &str = "KUBERNETES_SERVICE_HOST";
 
+/// The kubeconfig without another choice.
+const HOME_KUBECONFIG: &str = "~/.kube/config";
+
 /// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -32,8 +35,15 @@ pub enum ClientError {
     #[error("cannot use the credentials of the Pod")]
     Pod(#[source] kube::config::InClusterError),
     /// The kubeconfig in use cannot be used, for this reason.
-    #[error("cannot use the kubeconfig: {0}; fix it, or set `KUBECONFIG` or `--kubeconfig` to another one")]
-    Unusable(String),
+    #[error(
+        "cannot use the kubeconfig `{path}`: {why}; fix it, or set `KUBECONFIG` or `--kubeconfig` to another one"
+    )]
+    Unusable {
+        /// The file, or the files of `KUBECONFIG`.
+        path: String,
+        /// The reason.
+        why: String,
+    },
     /// The named kubeconfig cannot be used.
     #[error("cannot use the kubeconfig `{path}`")]
     Kubeconfig {
@@ -117,11 +127,16 @@ pub async fn config_in(
 
 /// The part of the client's error that helps: its own text lists the reasons of all sources.
 fn without_config(error: &InferConfigError) -> ClientError {
+    let unusable = |why: String| {
+        let path = std::env::var("KUBECONFIG").ok().filter(|path| !path.is_empty());
+        let path = path.unwrap_or_else(|| HOME_KUBECONFIG.to_owned());
+        ClientError::Unusable { path, why }
+    };
     let Some(kubeconfig) = error.source() else {
-        return ClientError::Unusable(error.to_string());
+        return unusable(error.to_string());
     };
     let Some(missing) = kubeconfig.downcast_ref().and_then(missing_file) else {
-        return ClientError::Unusable(kubeconfig.to_string());
+        return unusable(kubeconfig.to_string());
     };
     match Config::incluster() {
         Err(source) if std::env::var_os(POD).is_some() => ClientError::Pod(source),
@@ -135,7 +150,7 @@ fn missing_file(error: &KubeconfigError) -> Option<String> {
         KubeconfigError::ReadConfig(cause, path) if cause.kind() == ErrorKind::NotFound => {
             Some(path.display().to_string())
         }
-        KubeconfigError::FindPath => Some("~/.kube/config".to_owned()),
+        KubeconfigError::FindPath => Some(HOME_KUBECONFIG.to_owned()),
         _ => None,
     }
 }
