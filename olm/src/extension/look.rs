@@ -5,6 +5,8 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod runbook;
 
+use std::io::IsTerminal as _;
+
 use jiff::Timestamp;
 use olm_api::Time;
 use serde::Serialize;
@@ -22,11 +24,20 @@ fn list<T: Serialize>(objects: &[T], is_one: bool) -> anyhow::Result<Value> {
 }
 
 /// The longest line of a message in an overview, in characters.
-const MAX_LINE: usize = 160;
+pub(crate) const MAX_LINE: usize = 160;
 
-/// The first line of a message, truncated if it is long.
-pub(crate) fn first_line(message: &str) -> String {
-    truncated(message.lines().next().unwrap_or_default(), MAX_LINE)
+/// The longest line of a message on standard output, in characters: what is not a terminal gets it whole.
+fn max_line() -> usize {
+    if std::io::stdout().is_terminal() {
+        MAX_LINE
+    } else {
+        usize::MAX
+    }
+}
+
+/// The first line of a message, with at most so many characters.
+pub(crate) fn first_line(message: &str, characters: usize) -> String {
+    truncated(message.lines().next().unwrap_or_default(), characters)
 }
 
 /// A line with at most so many characters.
@@ -57,10 +68,11 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut() {
-        assert_eq!(first_line("a\nb"), "a");
-        let cut = first_line(&"é".repeat(MAX_LINE + 1));
+        assert_eq!(first_line("a\nb", MAX_LINE), "a");
+        let cut = first_line(&"é".repeat(MAX_LINE + 1), MAX_LINE);
         assert_eq!(cut.chars().count(), MAX_LINE + 1);
         assert!(cut.ends_with("é…"), "{cut}");
+        assert_eq!(first_line(&"é".repeat(999), usize::MAX).chars().count(), 999);
     }
 
     #[test]

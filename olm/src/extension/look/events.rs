@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams};
 use olm_api::names::{self, label};
 use olm_api::{ClusterExtension, ClusterObjectSet, Time};
 
-use super::{NONE, age, first_line, list};
+use super::{NONE, age, first_line, list, max_line};
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::extension::lookup::others;
@@ -49,9 +49,9 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let names = found
         .iter()
         .map(|event| format!("event/{}", event.metadata.name.as_deref().unwrap_or_default()));
-    arguments
-        .output
-        .print(&list(&found, false)?, names, || text(&found, Timestamp::now()))?;
+    arguments.output.print(&list(&found, false)?, names, || {
+        text(&found, Timestamp::now(), max_line())
+    })?;
     Ok(Status::Success)
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn last_seen(event: &Event) -> Option<Timestamp> {
     moments.into_iter().flatten().next()
 }
 
-fn text(events: &[Event], now: Timestamp) -> String {
+fn text(events: &[Event], now: Timestamp, max_line: usize) -> String {
     let rows: Vec<Vec<String>> = events
         .iter()
         .map(|event| {
@@ -141,7 +141,7 @@ fn text(events: &[Event], now: Timestamp) -> String {
                 cell(event.type_.as_deref()),
                 cell(event.reason.as_deref()),
                 format!("{kind}/{name}"),
-                first_line(event.message.as_deref().unwrap_or(NONE)),
+                first_line(event.message.as_deref().unwrap_or(NONE), max_line),
             ]
         })
         .collect();
@@ -170,7 +170,7 @@ mod tests {
             ..Event::default()
         };
         assert_eq!(
-            text(&[event], at(25)),
+            text(&[event], at(25), usize::MAX),
             "LAST SEEN  TYPE    REASON     OBJECT                    MESSAGE\n\
              15s        Normal  Installed  ClusterExtension/greeter  greeter.v1\\u001b[2J\n"
         );

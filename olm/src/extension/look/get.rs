@@ -10,7 +10,7 @@ use olm_api::ClusterExtension;
 use olm_api::conditions::{READY, find};
 use olm_api::updates::UpdatesStatus;
 
-use super::{NONE, age, first_line, list};
+use super::{NONE, age, first_line, list, max_line};
 use crate::extension::access::{ClusterArguments, unlisted};
 use crate::extension::cluster::Cluster;
 use crate::output::table::table;
@@ -58,11 +58,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let value = list(&found, arguments.extension.is_some())?;
     arguments
         .output
-        .print(&value, names, || text(&found, Timestamp::now()))?;
+        .print(&value, names, || text(&found, Timestamp::now(), max_line()))?;
     Ok(Status::Success)
 }
 
-fn text(extensions: &[ClusterExtension], now: Timestamp) -> String {
+fn text(extensions: &[ClusterExtension], now: Timestamp, max_line: usize) -> String {
     let mut notes = String::new();
     let mut rows = Vec::new();
     for extension in extensions {
@@ -75,8 +75,13 @@ fn text(extensions: &[ClusterExtension], now: Timestamp) -> String {
         let ready = find(extension.conditions(), READY);
         let is_ready = ready.is_some_and(|ready| ready.status == "True");
         if let Some(ready) = ready.filter(|_| !is_ready) {
-            let _ = writeln!(notes, "{}: {}", extension.name(), first_line(&ready.message));
-        } else if let Some(line) = updates.and_then(waits_for) {
+            let _ = writeln!(
+                notes,
+                "{}: {}",
+                extension.name(),
+                first_line(&ready.message, max_line)
+            );
+        } else if let Some(line) = updates.and_then(|updates| waits_for(updates, max_line)) {
             let _ = writeln!(notes, "{}: {line}", extension.name());
         }
         let cell = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or(NONE).to_owned();
@@ -121,9 +126,9 @@ fn held(updates: &UpdatesStatus) -> Option<String> {
 }
 
 /// What the next upgrade waits for; `None` if there is none, or nothing holds it back.
-fn waits_for(updates: &UpdatesStatus) -> Option<String> {
+fn waits_for(updates: &UpdatesStatus, max_line: usize) -> Option<String> {
     let next = updates.next.as_ref().filter(|_| updates.held_back_by.is_some())?;
-    let why = first_line(&updates.message);
+    let why = first_line(&updates.message, max_line);
     Some(format!("the upgrade to {} waits: {why}", next.version))
 }
 
@@ -134,6 +139,7 @@ mod tests {
     use olm_api::updates::{AvailableBundle, UpdatesStatus, held_back};
 
     use super::*;
+    use crate::extension::look::MAX_LINE;
 
     #[test]
     fn a_row_shows_the_installed_version_the_newest_and_the_fault() {
@@ -173,7 +179,7 @@ mod tests {
         set_readiness(&mut status.conditions, readiness, Timestamp::UNIX_EPOCH);
         let bare = ClusterExtension::new("new", ClusterExtensionSpec::default());
         assert_eq!(
-            text(&[bare, greeter], Timestamp::from_second(90).unwrap()),
+            text(&[bare, greeter], Timestamp::from_second(90).unwrap(), MAX_LINE),
             "NAME     PACKAGE  INSTALLED  WANTED  NEXT  NEWEST  HELD BACK      READY  STATUS   AGE\n\
              new      -        -          -       -     -       -              -      -        -\n\
              greeter  greeter  1.0.1      1.0.x   -     2.0.0   2.0.0 (Range)  False  Blocked  90s\n\
@@ -195,12 +201,12 @@ mod tests {
         };
         assert_eq!(held(&updates).as_deref(), Some("1.1.0 (Approval)"));
         assert_eq!(
-            waits_for(&updates).as_deref(),
+            waits_for(&updates, MAX_LINE).as_deref(),
             Some("the upgrade to 1.1.0 waits: it needs an approval")
         );
         updates.next = None;
         assert_eq!(held(&updates).as_deref(), Some("2.0.0 (Approval)"));
-        assert_eq!(waits_for(&updates), None);
+        assert_eq!(waits_for(&updates, MAX_LINE), None);
         updates.newest = None;
         assert_eq!(held(&updates).as_deref(), Some("Approval"));
     }

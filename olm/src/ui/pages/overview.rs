@@ -8,7 +8,7 @@ use olm_api::{ClusterCatalog, ClusterExtension};
 use olm_serve::design::{badge, symbol};
 
 use super::{Menu, Origin, UNSEARCHED, ago, page, state_badge, table};
-use crate::extension::look::{NONE, first_line};
+use crate::extension::look::{MAX_LINE, NONE, first_line};
 use crate::ui::read::{Query, State, fault};
 
 /// The overview of all extensions.
@@ -116,7 +116,7 @@ fn row(one: &ClusterExtension) -> Markup {
             }
         }
         td class="wide" {
-            @if let Some((_, message)) = fault(one) { p class="why" { (first_line(message)) } }
+            @if let Some((_, message)) = fault(one) { p class="why" { (first_line(message, MAX_LINE)) } }
         }
     }
 }
@@ -169,7 +169,7 @@ fn catalog(one: &ClusterCatalog, now: Timestamp) -> Markup {
         td class="right" { (one.spec.priority) }
         td class="nowrap" { (ago(unpacked, now)) }
         td class="wide" {
-            @if let Some(ready) = ready.filter(|_| !is_ready) { p class="why" { (first_line(&ready.message)) } }
+            @if let Some(ready) = ready.filter(|_| !is_ready) { p class="why" { (first_line(&ready.message, MAX_LINE)) } }
         }
     }
 }
