@@ -58,7 +58,7 @@ pub(crate) enum ReportFormat {
 pub(crate) enum ObjectFormat {
     /// Human-readable table.
     #[default]
-    #[value(alias = "text")]
+    #[value(aliases = ["text", "wide"])]
     Table,
     /// The result as JSON.
     Json,
