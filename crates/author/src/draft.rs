@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The longest name of a bundle, which becomes the value of a label, in bytes.
 const MAX_NAME: usize = 63;
 /// The oldest Kubernetes that a new operator supports.
-const MINIMUM_KUBERNETES: &str = "1.27.0";
+const MINIMUM_KUBERNETES: &str = "1.30.0";
 
 /// The input for a new bundle.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ fn a_sound_bundle_passes_with_suggestions() {
              manifests/csv.yaml:1: warning: (greeter.v1.0.0) csv.Spec.minKubeVersion is not informed. It is recommended \
              you provide this information. Otherwise, it would mean that your operator project can be distributed and \
              installed in any cluster version available, which is not necessarily the case for all projects. \
-             [clusterserviceversion]\n  hint: set spec.minKubeVersion, for example 1.27.0\n",
+             [clusterserviceversion]\n  hint: set spec.minKubeVersion, for example 1.30.0\n",
             ""
         )
     );

@@ -66,11 +66,11 @@ pub(super) fn minimum_version(csv: &Value) -> Option<RuleFinding> {
     };
     if minimum.trim().is_empty() {
         let finding = RuleFinding::csv(Severity::Warning, name, NO_MINIMUM);
-        return Some(finding.hinted("set spec.minKubeVersion, for example 1.27.0"));
+        return Some(finding.hinted("set spec.minKubeVersion, for example 1.30.0"));
     }
     blang::parse_version(&minimum).err().map(|_| {
         let detail = format!("csv.Spec.MinKubeVersion has an invalid value: {minimum}");
-        RuleFinding::csv(Severity::Error, name, detail).hinted("write three numbers, for example 1.27.0")
+        RuleFinding::csv(Severity::Error, name, detail).hinted("write three numbers, for example 1.30.0")
     })
 }
 
