@@ -11,7 +11,8 @@ use olm_author::lint::{self, Finding, Options, RuleSet, Severity, images, load};
 use serde_json::{Value, json};
 
 use crate::input::read;
-use crate::output::{CommandResult, ReportFormat, Status, note, print, print_json, print_text};
+use crate::output::table::table;
+use crate::output::{CommandResult, ReportFormat, Status, note, print_json, print_text};
 use crate::registry::RegistryArguments;
 use crate::source::open_bundle;
 
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "SOURCE")]
     source: String,
     /// Further checks by name, repeatable; `all` is every check but `multiarch`, which queries the registry of each
-    /// image; `list` prints the names
+    /// image; `list` prints the names and their meanings
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     select: Vec<String>,
     /// Kubernetes version to check the bundle for, such as 1.27
@@ -45,8 +46,18 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if arguments.select.iter().any(|name| name == "list") {
-        let names: Vec<&str> = RuleSet::ALL.iter().map(|rule_set| rule_set.name()).collect();
-        print(&format!("{}\n", names.join("\n")))?;
+        let row = |rule_set: &RuleSet| {
+            let default = if RuleSet::DEFAULT.contains(rule_set) {
+                "yes"
+            } else {
+                ""
+            };
+            [rule_set.name(), default, rule_set.meaning()]
+                .map(str::to_owned)
+                .to_vec()
+        };
+        let rows: Vec<Vec<String>> = RuleSet::ALL.iter().map(row).collect();
+        print_text(&table(&["NAME", "DEFAULT", "CHECKS"], &rows))?;
         return Ok(Status::Success);
     }
     let rule_sets = selected(&arguments.select)?;

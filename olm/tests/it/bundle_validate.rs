@@ -92,6 +92,16 @@ fn further_checks_are_selected_by_name() {
             "error: unknown check \"beauty\"; run with `--select list` to see all names\n"
         )
     );
+    let run = olm(&files.path(""), &["bundle", "validate", ".", "--select", "list"]);
+    assert!(
+        run.stdout
+            .contains("\nicons                  yes      Whether the icons are pictures.\n")
+            && run
+                .stdout
+                .contains("\ngood-practices                  Recommendations.\n"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]

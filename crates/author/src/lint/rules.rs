@@ -23,12 +23,12 @@ use super::manifests::Manifests;
 use super::rule_finding::{Options, RuleFinding};
 
 macro_rules! rule_sets {
-    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $run:expr;)+) => {
+    ($(#[doc = $doc:literal] $variant:ident, $name:literal, $run:expr;)+) => {
         /// A set of rules.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum RuleSet {
-            $($(#[doc = $doc])+ $variant,)+
+            $(#[doc = $doc] $variant,)+
         }
 
         impl RuleSet {
@@ -39,6 +39,12 @@ macro_rules! rule_sets {
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What the set is about, as a sentence.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $doc.trim_ascii_start(),)+ }
             }
 
             /// All findings, errors first.
@@ -58,13 +64,13 @@ macro_rules! rule_sets {
 rule_sets! {
     /// The ClusterServiceVersion.
     ClusterServiceVersion, "clusterserviceversion", csv::lint;
-    /// Custom resource definitions.
+    /// The custom resource definitions.
     Definitions, "crd", definitions::lint;
-    /// The references between the objects of a bundle.
+    /// The references between the objects of the bundle.
     Bundle, "bundle", bundle::lint;
-    /// OperatorHub.io, with categories and capabilities; deprecated in favour of the three sets that it contains.
+    /// The requirements of OperatorHub.io, with categories and capabilities; deprecated in favour of the three sets in it.
     OperatorHub, "operatorhub", hub::validate_deprecated;
-    /// OperatorHub.io.
+    /// The requirements of OperatorHub.io.
     OperatorHubV2, "operatorhub/v2", hub::lint;
     /// The annotation `capabilities`.
     Capabilities, "standardcapabilities", hub::capabilities;
@@ -72,7 +78,7 @@ rule_sets! {
     Categories, "standardcategories", hub::categories;
     /// Objects that could harm the cluster.
     Objects, "object", objects::lint;
-    /// Operator groups.
+    /// Annotations of OperatorGroups with misspelled keys.
     OperatorGroups, "operatorgroup", annotations::operator_groups;
     /// Community operators on OpenShift 4.9; deprecated.
     Community, "community", community::lint;
@@ -80,9 +86,9 @@ rule_sets! {
     RemovedApis, "alpha-deprecated-apis", removed::lint;
     /// Recommendations.
     GoodPractices, "good-practices", practices::lint;
-    /// The platforms of images.
+    /// Whether each image is built for the platforms that the labels name; asks registries.
     Platforms, "multiarch", platforms::lint;
-    /// Icons.
+    /// Whether the icons are pictures.
     Icons, "icons", icons::lint;
 }
 
