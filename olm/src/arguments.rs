@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
+use serde_json::json;
 
 use crate::extension::change::{pause, pin, upgrade};
 use crate::extension::look::{events, explain, get, runbook};
 use crate::extension::{approve, history, install, migrate, plan, rollback, support, uninstall};
-use crate::output::{CommandResult, Status, print};
+use crate::output::{CommandResult, ReportFormat, Status, print, print_json};
 use crate::registry::{image, trust_root, verify};
 use crate::resolve::{fleet, inventory, updates};
 use crate::search::show;
@@ -89,13 +90,13 @@ pub(crate) enum Command {
     /// Show the events about a ClusterExtension and its revisions
     Events(events::Arguments),
     /// Show what a ClusterExtension waits for, which bundles it could get, and what to do
-    #[command(alias = "describe")]
+    #[command(visible_alias = "describe")]
     Explain(explain::Arguments),
     /// Show the changes that new content of a catalog causes on many clusters
     #[command(subcommand, arg_required_else_help = true)]
     Fleet(fleet::Command),
     /// Show the ClusterExtensions of a cluster
-    #[command(alias = "list", alias = "status")]
+    #[command(visible_aliases = ["list", "status"])]
     Get(get::Arguments),
     /// Show the revisions of a ClusterExtension, and how each ended
     History(history::Arguments),
@@ -137,7 +138,7 @@ pub(crate) enum Command {
     /// Collect what support needs in one archive, without credentials
     SupportBundle(support::Arguments),
     /// Remove a ClusterExtension, after listing removed objects, kept objects and blockers
-    #[command(alias = "delete", alias = "remove")]
+    #[command(visible_aliases = ["delete", "remove"])]
     Uninstall(uninstall::Arguments),
     /// The trust root that signatures are verified with: update
     #[command(subcommand, arg_required_else_help = true)]
@@ -153,7 +154,11 @@ pub(crate) enum Command {
     /// Verify the signatures of an image, and print the signer and the time
     Verify(verify::Arguments),
     /// Print the version
-    Version,
+    Version {
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t)]
+        output: ReportFormat,
+    },
 }
 
 impl Command {
@@ -194,13 +199,7 @@ impl Command {
             Self::Updates(arguments) => updates::run(&arguments),
             Self::Upgrade(arguments) => upgrade::run(&arguments),
             Self::Verify(arguments) => verify::run(&arguments),
-            Self::Version => {
-                print(&format!(
-                    "{}\n",
-                    olm_platform::version::known(env!("CARGO_PKG_VERSION"))
-                ))?;
-                Ok(Status::Success)
-            }
+            Self::Version { output } => version(output),
         }
     }
 }
@@ -208,6 +207,22 @@ impl Command {
 /// The command line with all help texts.
 fn command() -> clap::Command {
     examples::with_examples(Arguments::command())
+}
+
+fn version(output: ReportFormat) -> CommandResult {
+    let version = env!("CARGO_PKG_VERSION");
+    match output {
+        ReportFormat::Text => print(&format!("{}\n", olm_platform::version::known(version)))?,
+        ReportFormat::Json => {
+            let facts = olm_platform::version::facts(version);
+            print_json(
+                &facts
+                    .map(|(what, value)| (what.to_owned(), json!(value)))
+                    .collect(),
+            )?;
+        }
+    }
+    Ok(Status::Success)
 }
 
 fn completion(shell: Shell) -> CommandResult {

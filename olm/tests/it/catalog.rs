@@ -488,6 +488,9 @@ fn the_version_holds_nothing_unknown() {
         run.status == 0 && run.stdout.starts_with(&expected) && !run.stdout.contains("unknown"),
         "{run:?}"
     );
+    let run = olm(&Files::new(&[]).path(""), &["version", "-o", "json"]);
+    let facts: serde_json::Value = serde_json::from_str(&run.stdout).expect("it is JSON");
+    assert_eq!(facts["version"], env!("CARGO_PKG_VERSION"));
 }
 
 #[test]

@@ -20,6 +20,14 @@ pub fn known(version: &str) -> String {
     fields(version, &OF_BUILD)
 }
 
+/// The version and the known facts about the sources, each after its name.
+pub fn facts(version: &str) -> impl Iterator<Item = (&'static str, &str)> {
+    let known = OF_BUILD
+        .into_iter()
+        .filter_map(|(what, value)| Some((what, value?)));
+    std::iter::once(("version", version)).chain(known)
+}
+
 fn fields(version: &str, of_build: &[(&str, Option<&str>)]) -> String {
     let known = of_build
         .iter()
