@@ -230,6 +230,24 @@ fn facts(of: &Details, now: Timestamp) -> Markup {
     }
 }
 
+/// A plan, each of whose lines has the class of its sign.
+fn coloured(text: &str) -> Markup {
+    let class = |line: &str| match line.split_once(' ').map(|(sign, _)| sign) {
+        Some("+") => Some("added"),
+        Some("-") => Some("removed"),
+        Some("~") => Some("changed"),
+        _ => None,
+    };
+    html! {
+        @for line in text.split_inclusive('\n') {
+            @match class(line) {
+                Some(class) => span class=(class) { (line) },
+                None => (line),
+            }
+        }
+    }
+}
+
 /// The page of a plan.
 pub(in crate::ui) fn plan(origin: Origin<'_>, name: &str, plan: &Plan) -> Markup {
     let way = format!("/extensions/{name}");
@@ -249,7 +267,7 @@ pub(in crate::ui) fn plan(origin: Origin<'_>, name: &str, plan: &Plan) -> Markup
                     } @else if *is_empty {
                         div class="notice wait" { (symbol("shield")) p { "Nothing changes." } }
                     }
-                    section { h2 { "Changes" } pre tabindex="0" { code { (text) } } }
+                    section { h2 { "Changes" } pre tabindex="0" { code { (coloured(text)) } } }
                 },
             }
         }
@@ -261,4 +279,18 @@ pub(in crate::ui) fn plan(origin: Origin<'_>, name: &str, plan: &Plan) -> Markup
         UNSEARCHED,
         &content,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::coloured;
+
+    #[test]
+    fn the_lines_of_a_plan_have_the_class_of_their_sign() {
+        assert_eq!(
+            coloured("Objects:\n+ Role a\n- Role <b>\n~ Role c\n    x\n").0,
+            "Objects:\n<span class=\"added\">+ Role a\n</span><span class=\"removed\">- Role &lt;b&gt;\n</span>\
+             <span class=\"changed\">~ Role c\n</span>    x\n"
+        );
+    }
 }
