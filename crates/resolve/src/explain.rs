@@ -17,7 +17,7 @@ use crate::package::{Candidate, Package};
 use crate::range::{Fit, fit};
 use crate::refusal::{NoBundle, Reason, Refusal};
 use crate::request::Request;
-use crate::successors::{self, Edge, Successors};
+use crate::successors::{self, Current, Edge, Successors};
 
 /// The most names in a list. Further ones are only counted.
 const SHOWN: usize = 3;
@@ -341,19 +341,31 @@ fn hints(
             refusal.hint(format!("channel {} does not exist; {instead}", quoted(channel)));
         }
     }
-    let elsewhere = elsewhere(selected, context);
+    let elsewhere = elsewhere(selected, context, context.current.as_ref());
+    let detour = match &elsewhere {
+        Some(_) => None,
+        None => detour(selected, context),
+    };
+    let either = |channels: &[&str], mark: &str| {
+        let named = channels
+            .iter()
+            .take(SHOWN)
+            .map(|name| format!("{mark}{}", quoted(name)));
+        named.collect::<Vec<_>>().join(" or ")
+    };
+    if let Some(detour) = &detour {
+        refusal.hint(format!(
+            "{} is in channel {}; first go to {}",
+            name_of(detour.to),
+            either(&detour.channels, ""),
+            name_of(detour.by)
+        ));
+    }
     if let Some((candidate, channels)) = &elsewhere {
         let fits = format!(
             "{} fits the version range, but is in another channel:",
             name_of(candidate)
         );
-        let either = |channels: &[&str], mark: &str| {
-            let named = channels
-                .iter()
-                .take(SHOWN)
-                .map(|name| format!("{mark}{}", quoted(name)));
-            named.collect::<Vec<_>>().join(" or ")
-        };
         refusal.hint_or(
             format!(
                 "{fits} add {} to spec.source.catalog.channels",
@@ -392,7 +404,7 @@ fn hints(
             force("--policy SelfCertified"),
         );
     } else if let (None, None, Some(candidate)) = (
-        elsewhere,
+        elsewhere.map(drop).or(detour.map(drop)),
         first(excluded, Exclusion::Prerelease),
         first(excluded, Exclusion::Version),
     ) {
@@ -404,8 +416,34 @@ fn hints(
     }
 }
 
-/// The highest bundle in the version range that would be chosen if its channels, which are returned, were requested.
-fn elsewhere<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<(&'a Candidate, Vec<&'a str>)> {
+/// The way to a bundle in another channel that no update edge leads to from the installed one.
+struct Detour<'a> {
+    /// The update to go to first.
+    by: &'a Candidate,
+    to: &'a Candidate,
+    /// The channels of the bundle.
+    channels: Vec<&'a str>,
+}
+
+/// The highest update from which a bundle [`elsewhere`] can be reached.
+fn detour<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<Detour<'a>> {
+    updates(selected, context).into_iter().find_map(|by| {
+        let there = Current {
+            name: &by.name,
+            version: by.version.as_ref().ok()?.clone(),
+        };
+        let (to, channels) = elsewhere(selected, context, Some(&there))?;
+        Some(Detour { by, to, channels })
+    })
+}
+
+/// The highest bundle in the version range that would be chosen if its channels, which are returned, were requested and
+/// `current` were installed.
+fn elsewhere<'a>(
+    selected: &[&Selected<'a>],
+    context: &Context<'_>,
+    current: Option<&Current<'_>>,
+) -> Option<(&'a Candidate, Vec<&'a str>)> {
     context.range.as_ref()?;
     let any_channel = Request {
         channels: &[],
@@ -416,10 +454,7 @@ fn elsewhere<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<(&
         let members = channels::members(package, context.request)?;
         let entries = channels::considered(package, &any_channel).flat_map(|channel| &channel.entries);
         let entered: HashSet<&str> = entries.map(|entry| entry.name.as_str()).collect();
-        let successors = context
-            .current
-            .as_ref()
-            .map(|current| Successors::new(package, &any_channel, current));
+        let successors = current.map(|current| Successors::new(package, &any_channel, current));
         for candidate in package.candidates() {
             let name = candidate.name.as_str();
             let is_kept_out = !members.contains(name)
@@ -441,8 +476,13 @@ fn elsewhere<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<(&
     })
 }
 
-/// The updates in the catalogs, highest first.
+/// The names of the updates in the catalogs, highest first.
 fn next_steps(selected: &[&Selected<'_>], context: &Context<'_>) -> Vec<String> {
+    updates(selected, context).into_iter().map(name_of).collect()
+}
+
+/// The updates in the catalogs, highest first.
+fn updates<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Vec<&'a Candidate> {
     let Some(current) = &context.current else {
         return Vec::new();
     };
@@ -455,5 +495,5 @@ fn next_steps(selected: &[&Selected<'_>], context: &Context<'_>) -> Vec<String> 
         .collect();
     steps.sort_by(|left, right| by_version(right, left));
     steps.dedup_by(|left, right| left.name == right.name);
-    steps.into_iter().map(name_of).collect()
+    steps
 }

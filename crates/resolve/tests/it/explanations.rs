@@ -153,6 +153,25 @@ fn a_version_in_another_channel_only_is_listed_with_its_channels() {
 }
 
 #[test]
+fn a_version_in_another_channel_is_reached_by_one_in_between() {
+    let after = |version: &str, before: &str| json!({"name": format!("foo.v{version}"), "replaces": format!("foo.v{before}")});
+    let shelves = [shelf("a")
+        .bundles(&["1.0.1", "1.1.0", "2.0.0"])
+        .channel("stable", &[entry("foo.v1.0.1"), after("1.1.0", "1.0.1")])
+        .channel("candidate", &[entry("foo.v1.1.0"), after("2.0.0", "1.1.0")])];
+    let request = Request {
+        version: Some("2.x"),
+        channels: &["stable".to_owned()],
+        ..Request::default()
+    };
+    let refusal = outcome(&shelves, request, Some(("foo.v1.0.1", "1.0.1"))).unwrap_err();
+    assert!(
+        refusal.ends_with("\nhint: foo.v2.0.0 is in channel \"candidate\"; first go to foo.v1.1.0"),
+        "{refusal}"
+    );
+}
+
+#[test]
 fn a_package_that_no_catalog_has_may_be_misspelled() {
     let check = |shelves: &[TestCatalog], names: &[(&str, &str)], expected: &[&str]| {
         let hints = with(shelves, Request::default(), None, |resolution| {
