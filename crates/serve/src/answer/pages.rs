@@ -11,7 +11,7 @@ use http::{HeaderValue, Response, StatusCode};
 use olm_api::text::escape_lines;
 
 use super::conditional::{self, Precondition};
-use super::problem::{ErrorResponse, set};
+use super::problem::{ErrorResponse, accepts, set};
 use super::query::parameters;
 use super::route::PackagePage;
 use super::search::PARAMETERS;
@@ -67,7 +67,17 @@ impl App {
         });
         match text.await? {
             Ok(Some(text)) => Ok(shown(media, &text, request)),
-            Ok(None) => Err(ErrorResponse::of(StatusCode::NOT_FOUND).because(missing())),
+            Ok(None) => {
+                let near = match page {
+                    PackagePage::About | PackagePage::Versions if accepts(&request.headers, "text/html") => {
+                        self.near(package).await
+                    }
+                    _ => Vec::new(),
+                };
+                Err(ErrorResponse::of(StatusCode::NOT_FOUND)
+                    .because(missing())
+                    .near(near))
+            }
             Err(error) => Err(super::failed(catalog, &error as &dyn Error)),
         }
     }

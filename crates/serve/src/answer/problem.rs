@@ -16,6 +16,8 @@ pub(super) struct ErrorResponse {
     status: StatusCode,
     text: String,
     detail: Option<String>,
+    /// The packages that the client may have meant, after their catalogs.
+    near: Vec<(String, String)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -26,6 +28,7 @@ impl ErrorResponse {
             status,
             text: text.into(),
             detail: None,
+            near: Vec::new(),
             headers: Vec::new(),
         }
     }
@@ -38,6 +41,12 @@ impl ErrorResponse {
     /// Sets the detail, which only problem details and pages show.
     pub(super) fn because(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
+        self
+    }
+
+    /// Sets the packages that the client may have meant, which only pages show.
+    pub(super) fn near(mut self, near: Vec<(String, String)>) -> Self {
+        self.near = near;
         self
     }
 
@@ -86,7 +95,7 @@ pub(super) fn page(response: &mut Response<Body>, request: &HeaderMap, package: 
         (None, StatusCode::NOT_FOUND) => "This page does not exist.",
         (None, _) => &error.text,
     };
-    let page = site::error(error.status, why, package);
+    let page = site::error(error.status, why, package, &error.near);
     *response.body_mut() = Body::from(escape_lines(&page.into_string()).into_owned());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(site::HTML));
@@ -136,7 +145,7 @@ pub(super) fn detail(response: &mut Response<Body>, request: &HeaderMap, when: D
 }
 
 /// Whether the `Accept` header names this media type.
-fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let values = headers.get_all(ACCEPT).iter();
     let mut items = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
     items.any(|item| {

@@ -42,6 +42,20 @@ impl App {
         self.find(wanted, true).await
     }
 
+    /// Packages with a name like this one, and their catalogs; none if the search fails.
+    pub(super) async fn near(&self, package: &str) -> Vec<(String, String)> {
+        let wanted = SearchQuery::of_word(package, MAX_SUGGESTIONS);
+        let Ok(found) = self.find(wanted, false).await else {
+            return Vec::new();
+        };
+        let items = found.items.into_iter();
+        found
+            .near
+            .into_iter()
+            .chain(items.map(|found| (found.catalog, found.facts.name)))
+            .collect()
+    }
+
     /// Searches all catalogs; counts the values of filters if `counted`.
     async fn find(&self, wanted: SearchQuery, counted: bool) -> Result<SearchPage, ErrorResponse> {
         let catalogs: Vec<(i32, Arc<Snapshot>)> = self

@@ -97,14 +97,7 @@ fn nothing(words: &str, found: &SearchPage, catalogs: usize) -> Markup {
             } @else {
                 p { "No package has all of these words in its name, summary, provider, keywords, categories or APIs: " (words) "." }
             }
-            @if !found.near.is_empty() {
-                p { "Did you mean" }
-                ul class="near" {
-                    @for (catalog, package) in &found.near {
-                        li { a href=(package_path(catalog, package)) { (package) } span { " in " (catalog) } }
-                    }
-                }
-            }
+            (near_packages(&found.near))
             @if catalogs > 0 { p { a class="button" href="/" { "All packages" } } }
         }
     }
@@ -176,6 +169,20 @@ fn paging(parameters: &QueryParameters, found: &SearchPage) -> Markup {
                 @match &found.next {
                     Some(next) => a class="button" rel="next" href=(parameters.with("cursor", Some(next))) { "Next" },
                     None => span class="button off" { "Next" },
+                }
+            }
+        }
+    }
+}
+
+/// The packages that a name may stand for, each after its catalog.
+pub(super) fn near_packages(near: &[(String, String)]) -> Markup {
+    html! {
+        @if !near.is_empty() {
+            p { "Did you mean" }
+            ul class="near" {
+                @for (catalog, package) in near {
+                    li { a href=(package_path(catalog, package)) { (package) } span { " in " (catalog) } }
                 }
             }
         }

@@ -98,13 +98,26 @@ async fn people_get_a_page_that_says_why_there_is_no_other_and_programs_a_proble
     put(
         &running.store,
         "cat",
-        [("olm.package", "", "db", r#"{"name":"db","schema":"olm.package"}"#)],
+        [
+            ("olm.package", "", "db", r#"{"name":"db","schema":"olm.package"}"#),
+            (
+                "olm.package",
+                "",
+                "greeter",
+                r#"{"name":"greeter","schema":"olm.package"}"#,
+            ),
+        ],
     );
     for (path, status, part) in [
         (
             "/packages/cat/n%3Cb%3E",
             404,
             "<p>Catalog <code>cat</code> has no package <code>n&lt;b&gt;</code>.</p>",
+        ),
+        (
+            "/packages/cat/greter",
+            404,
+            "<ul class=\"near\"><li><a href=\"/packages/cat/greeter\">greeter</a>",
         ),
         (
             "/packages/none/db",

@@ -111,6 +111,15 @@ impl SearchQuery {
         })
     }
 
+    /// A search for one word, with at most so many results.
+    pub(crate) fn of_word(word: &str, limit: usize) -> Self {
+        Self {
+            words: vec![word.to_lowercase()],
+            limit,
+            ..Self::default()
+        }
+    }
+
     /// The bits of the filters that keep a package out; 0 when it fits.
     pub(crate) fn missed(&self, catalog: &str, facts: &PackageSummary) -> u8 {
         let is = |wanted: &str, texts: &[String]| {
