@@ -108,10 +108,7 @@ pub(crate) fn open(reference: &str, registry: &RegistryArguments) -> anyhow::Res
         bail!("{reference:?} is not a file, a directory or an image reference");
     };
     if !reference.contains(['/', ':']) {
-        let error = anyhow!("{reference:?} is not a file or directory; an image reference needs a registry");
-        return Err(error.context(Hint(
-            "of a ClusterCatalog, `olm show PACKAGE --catalog NAME` shows a package".to_owned(),
-        )));
+        bail!("{reference:?} is not a file or directory; an image reference needs a registry");
     }
     pull(registry, &parsed, reference).map_err(|error| {
         if !is_short(&parsed, reference) || error.downcast_ref::<Hint>().is_some() {
@@ -134,13 +131,21 @@ pub(crate) fn no_package<'a>(
     let error = anyhow!("package {package:?} not found in {catalogs}");
     error.context(Hint(match nearest(package, known) {
         Some(meant) => format!("did you mean {meant:?}?"),
-        None => "`olm search` shows what the catalogs have".to_owned(),
+        None => "`olm search --catalog SOURCE` shows what a catalog has".to_owned(),
     }))
 }
 
 /// Like [`open`], for a catalog only.
 pub(crate) fn open_catalog(reference: &str, registry: &RegistryArguments) -> anyhow::Result<CatalogFiles> {
-    match open(reference, registry)? {
+    let opened = open(reference, registry).map_err(|error| {
+        if reference.contains(['/', ':']) || Path::new(reference).exists() {
+            return error;
+        }
+        error.context(Hint(
+            "`olm show PACKAGE --catalog NAME` reads a ClusterCatalog".to_owned(),
+        ))
+    });
+    match opened? {
         Source::Catalog(files) => Ok(files),
         Source::Bundle(_) => Err(anyhow!("{reference:?} is a bundle, not a catalog").context(Hint(
             "`olm bundle validate` and `olm bundle render` are for bundles; `olm bundle convert` and `olm catalog \

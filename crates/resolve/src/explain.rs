@@ -205,7 +205,7 @@ fn nothing(
             (
                 "check spec.source.catalog.packageName and spec.source.catalog.selector, and that the ClusterCatalog with the \
                  package is there (`kubectl get clustercatalogs`)",
-                "check the name of the package: `olm search` shows what the catalogs have",
+                "check the name of the package: `olm search`, for a source with `--catalog SOURCE`, shows what the catalogs have",
             )
         };
         if absent {
@@ -427,7 +427,9 @@ struct Detour<'a> {
 
 /// The highest update from which a bundle [`elsewhere`] can be reached.
 fn detour<'a>(selected: &[&Selected<'a>], context: &Context<'_>) -> Option<Detour<'a>> {
-    updates(selected, context).into_iter().find_map(|by| {
+    // Each costs a look at all bundles, and a catalog may have any number.
+    let updates = updates(selected, context).into_iter().take(SHOWN);
+    updates.into_iter().find_map(|by| {
         let there = Current {
             name: &by.name,
             version: by.version.as_ref().ok()?.clone(),

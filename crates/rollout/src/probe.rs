@@ -181,7 +181,8 @@ fn condition(wanted: &ConditionEqual, live: &Value) -> ProbeOutcome {
         return unknown(Unmet::NoConditions { condition });
     };
     let Some(conditions) = conditions.as_array() else {
-        return unknown(Unmet::ConditionsMalformed);
+        let is_null = conditions.is_null();
+        return unknown(Unmet::ConditionsMalformed { is_null });
     };
     let of_type = |c: &&Value| c.get("type").and_then(Value::as_str) == Some(&condition);
     let Some(found) = conditions.iter().find(of_type) else {

@@ -4,7 +4,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use olm_fbc::similar::nearest;
 
-/// Replaces clap's suggestions, which name hidden aliases and put the best guess last. `words` are those of the command
+/// Replaces clap's suggestions, which name aliases and put the best guess last. `words` are those of the command
 /// line after the name of the program.
 pub(super) fn with_one_suggestion<'w>(
     mut error: Error,
@@ -44,7 +44,7 @@ fn without_value_tip(mut error: Error, command: &str) -> Error {
     };
     let is_about_files = ["bundle", "catalog", "crd", "image"].contains(&command);
     let tip = match option.as_str() {
-        "-y" | "--yes" => "this command does not ask",
+        "-y" | "--yes" if !command.starts_with('-') => "this command does not ask",
         "-V" | "--version" if command == "pin" => "write `olm pin NAME VERSION`",
         _ if is_about_files => return error,
         "-A" | "--all-namespaces" | "-n" | "--namespace" => {

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// image; `list` prints the names and their meanings
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     select: Vec<String>,
-    /// Kubernetes version to check the bundle for, such as 1.27
+    /// Kubernetes version to check the bundle for, such as 1.30
     #[arg(long, value_name = "VERSION", default_value = "")]
     kubernetes_version: String,
     /// File with the allowed categories, instead of the standard ones: {"categories": […]}

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
                 number => note(&format!("{number} changes are breaking")),
             }
             if arguments.fail_on == FailOn::Nothing && !breaking.is_empty() {
-                note("hint: --fail-on breaking ends with 1");
+                note("hint: set --fail-on breaking to exit with status 1");
             }
         }
     }

@@ -150,7 +150,7 @@ fn a_refusal_suggests_similar_names() {
     check(&["greter"], "did you mean \"greeter\" of catalog \"cat\"?");
     check(
         &["other"],
-        "check the name of the package: `olm search` shows what the catalogs have",
+        "check the name of the package: `olm search`, for a source with `--catalog SOURCE`, shows what the catalogs have",
     );
     check(
         &["greeter", "--channel", "stable", "--version", "2.x"],

@@ -77,7 +77,7 @@ fn packages_channels_and_bundles_are_listed() {
         &["catalog", "list", "bundles", "c", "bar"],
         1,
         "",
-        "error: package \"bar\" not found in c\nhint: `olm search` shows what the catalogs have\n",
+        "error: package \"bar\" not found in c\nhint: `olm search --catalog SOURCE` shows what a catalog has\n",
     );
 }
 
@@ -96,7 +96,7 @@ fn a_diff_names_gains_and_losses() {
         &["catalog", "diff", "old.json", "new.json"],
         0,
         text,
-        "2 changes are breaking\nhint: --fail-on breaking ends with 1\n",
+        "2 changes are breaking\nhint: set --fail-on breaking to exit with status 1\n",
     );
     let breaks = ["catalog", "diff", "old.json", "new.json", "--fail-on", "breaking"];
     check(&files, &breaks, 1, text, breaking);
@@ -139,7 +139,7 @@ fn update_graphs_are_drawn() {
         &["catalog", "graph", "c", "bar"],
         1,
         "",
-        "error: package \"bar\" not found in c\nhint: `olm search` shows what the catalogs have\n",
+        "error: package \"bar\" not found in c\nhint: `olm search --catalog SOURCE` shows what a catalog has\n",
     );
 }
 
@@ -424,6 +424,6 @@ fn an_argument_that_is_neither_file_nor_image_is_refused() {
         1,
         "",
         "error: \"nothing\" is not a file or directory; an image reference needs a registry\n\
-         hint: of a ClusterCatalog, `olm show PACKAGE --catalog NAME` shows a package\n",
+         hint: `olm show PACKAGE --catalog NAME` reads a ClusterCatalog\n",
     );
 }

@@ -71,7 +71,7 @@ fn installed(world: &World) -> Result<()> {
         .prints(&[
             "lamp 2.0.0 (lamp.v2.0.0 of catalog lamps)\n",
             "\nCreates:\n+ Namespace lamp\n+ ServiceAccount lamp/lamp-installer\n",
-            "+ ClusterExtension lamp\n    namespace lamp\n    service account lamp-installer\n    version any, upgrades automatically; one that needs more rights waits\n",
+            "+ ClusterExtension lamp\n    namespace lamp\n    service account lamp-installer\n    version any, upgrades automatically; an upgrade that needs more rights waits\n",
         ])?
         .says(&["cannot ask for confirmation", "hint: set --yes"])?;
     olm(

@@ -198,7 +198,7 @@ fn a_package_that_no_catalog_has_may_be_misspelled() {
         &[
             "check spec.source.catalog.packageName and spec.source.catalog.selector, and that the ClusterCatalog with the \
              package is there (`kubectl get clustercatalogs`)",
-            "check the name of the package: `olm search` shows what the catalogs have",
+            "check the name of the package: `olm search`, for a source with `--catalog SOURCE`, shows what the catalogs have",
         ],
     );
     let shelf = shelf("a").channel("stable", &[]);

@@ -21,7 +21,10 @@ pub enum Unmet {
         condition: String,
     },
     /// The conditions are no list.
-    ConditionsMalformed,
+    ConditionsMalformed {
+        /// Whether they are null: before its controller has written any, they often are.
+        is_null: bool,
+    },
     /// The condition is absent.
     ConditionMissing {
         /// Its type.
@@ -86,7 +89,7 @@ impl fmt::Display for Unmet {
             Self::Absent => f.write_str("does not exist"),
             Self::StatusOutdated => f.write_str(".status outdated"),
             Self::NoConditions { .. } => f.write_str("missing .status.conditions"),
-            Self::ConditionsMalformed => f.write_str("malformed .status.conditions"),
+            Self::ConditionsMalformed { .. } => f.write_str("malformed .status.conditions"),
             Self::ConditionMissing { condition } => write!(f, "missing .status.condition[\"{condition}\"]"),
             Self::ConditionOutdated { condition } => write!(f, ".status.condition[\"{condition}\"] outdated"),
             Self::ConditionIs {
@@ -129,8 +132,8 @@ impl Unmet {
             Self::NoConditions { condition } | Self::ConditionMissing { condition } => {
                 format!("condition {condition} is not set yet")
             }
-            // Before its controller wrote any, they are often null.
-            Self::ConditionsMalformed => "its conditions are not set yet".to_owned(),
+            Self::ConditionsMalformed { is_null: true } => "its conditions are not set yet".to_owned(),
+            Self::ConditionsMalformed { is_null: false } => "status.conditions is not a list".to_owned(),
             Self::ConditionOutdated { condition } => {
                 format!("condition {condition} does not show the last change yet")
             }
@@ -214,7 +217,14 @@ mod tests {
                 "status.updatedReplicas is 0, status.replicas is 2",
             ),
             (phase, "status.phase is Terminating, not Active"),
-            (Unmet::ConditionsMalformed, "its conditions are not set yet"),
+            (
+                Unmet::ConditionsMalformed { is_null: true },
+                "its conditions are not set yet",
+            ),
+            (
+                Unmet::ConditionsMalformed { is_null: false },
+                "status.conditions is not a list",
+            ),
         ] {
             assert_eq!(unmet.plain(), plain);
         }

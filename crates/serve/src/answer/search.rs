@@ -48,7 +48,10 @@ impl App {
         let Ok(found) = self.find(wanted, false).await else {
             return Vec::new();
         };
-        let items = found.items.into_iter();
+        let items = found
+            .items
+            .into_iter()
+            .filter(|found| found.facts.name == package);
         found
             .near
             .into_iter()

@@ -130,7 +130,9 @@ pub(crate) fn unpin(arguments: &UnpinArguments) -> CommandResult {
     let before = filter
         .and_then(|filter| filter.version.as_deref())
         .unwrap_or_default();
-    if !is_exact(before) {
+    let restored = restoration_of(&present);
+    // A rollback is undone also where somebody has set a range meanwhile.
+    if !is_exact(before) && restored.is_none() {
         let error = anyhow!(
             "ClusterExtension {:?} is not pinned: its version range is {before:?}",
             present.name()
@@ -141,7 +143,6 @@ pub(crate) fn unpin(arguments: &UnpinArguments) -> CommandResult {
         ))));
     }
     let mut patch = of_source(&json!({"version": arguments.version}));
-    let restored = restoration_of(&present);
     let is_rolled_back = restored.is_some();
     if let Some(restored) = restored {
         patch = restored;

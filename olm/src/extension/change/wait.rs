@@ -140,7 +140,7 @@ struct RevisionProgress {
 
 /// The progress of the newest revision; `known` are those that were there before the change. `None` when the change
 /// made no revision and the newest one is complete.
-fn progress(set: &ClusterObjectSet, known: &BTreeSet<String>) -> Option<RevisionProgress> {
+fn progress(set: &ClusterObjectSet, known: &BTreeSet<String>, is_paused: bool) -> Option<RevisionProgress> {
     let name = set.name();
     let observed = set.status.as_ref().and_then(|status| status.observed_generation);
     let ready = find(set.conditions(), READY).filter(|_| observed == Some(set.generation()));
@@ -162,7 +162,9 @@ fn progress(set: &ClusterObjectSet, known: &BTreeSet<String>) -> Option<Revision
     if is_complete {
         progress.done.push(format!("revision {name} is available"));
     } else {
-        progress.going = ready.map(state);
+        // Until its controller has seen that the extension is resumed.
+        let going = ready.filter(|ready| is_paused || ready.reason != reason::PAUSED);
+        progress.going = going.map(state);
     }
     Some(progress)
 }
@@ -227,7 +229,7 @@ pub(crate) fn wait(
         let found = found.with_context(|| format!("cannot read ClusterExtension {name:?}"))?;
         let found = found.filter(|found| found.metadata.uid == seen.metadata.uid);
         let rollout = match goal {
-            Goal::Ready(_) | Goal::Revision => rollout(cluster, seen, &known),
+            Goal::Ready(_) | Goal::Revision => rollout(cluster, found.as_ref().unwrap_or(seen), &known),
             Goal::Gone => RevisionProgress::default(),
         };
         let elapsed = begin.elapsed();
@@ -284,7 +286,8 @@ pub(crate) fn wait(
 fn rollout(cluster: &Cluster, seen: &ClusterExtension, known: &BTreeSet<String>) -> RevisionProgress {
     let sets = cluster.runtime.block_on(revisions(&cluster.client, seen));
     let sets = sets.unwrap_or_default();
-    let progress = newest_active(&sets).and_then(|set| progress(set, known));
+    let is_paused = seen.annotation(user::PAUSED) == Some("true");
+    let progress = newest_active(&sets).and_then(|set| progress(set, known, is_paused));
     progress.unwrap_or_default()
 }
 
@@ -395,7 +398,7 @@ mod tests {
     fn a_rollout_is_shown_step_by_step_and_each_step_once() {
         let mut unprinted = Unprinted::default();
         let mut look = |readiness: Option<(Verdict, &str)>| {
-            let progress = progress(&revision(readiness), &BTreeSet::new()).unwrap_or_default();
+            let progress = progress(&revision(readiness), &BTreeSet::new(), false).unwrap_or_default();
             let going = progress.going.clone();
             unprinted.lines(&progress, going.as_deref())
         };
@@ -426,8 +429,11 @@ mod tests {
     #[test]
     fn a_revision_of_before_the_change_is_no_progress() {
         let known = BTreeSet::from(["greeter-2".to_owned()]);
-        assert_eq!(progress(&revision(Some((Verdict::Ready, ""))), &known), None);
-        let drifting = progress(&revision(Some((Verdict::Reconciling, "why"))), &known).unwrap();
+        assert_eq!(
+            progress(&revision(Some((Verdict::Ready, ""))), &known, false),
+            None
+        );
+        let drifting = progress(&revision(Some((Verdict::Reconciling, "why"))), &known, false).unwrap();
         assert_eq!(drifting.done, [""; 0]);
         assert_eq!(drifting.going.as_deref(), Some("why"));
     }

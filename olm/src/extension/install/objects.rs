@@ -96,7 +96,7 @@ fn existing(planned: &InstallObjects) -> Vec<String> {
         .filter(|_| planned.account.is_none())
     {
         lines.push(format!(
-            "ServiceAccount {namespace}/{} (exists; may hold more rights)",
+            "ServiceAccount {namespace}/{} (exists; it may have more rights than the bundle needs)",
             account.name
         ));
     }
@@ -119,10 +119,14 @@ pub(super) fn text(chosen: &ChosenBundle, planned: &InstallObjects, objects: &[V
     if let Some(held) = &chosen.held {
         let _ = writeln!(text, "{held}");
     }
-    text.push_str("\nCreates:\n");
-    for line in existing(planned) {
+    let existing = existing(planned);
+    if !existing.is_empty() {
+        text.push_str("\nUses:\n");
+    }
+    for line in existing {
         let _ = writeln!(text, "= {line}");
     }
+    text.push_str("\nCreates:\n");
     for object in objects {
         let _ = writeln!(text, "+ {}", object_label(object));
         for line in details(object) {
@@ -142,7 +146,7 @@ fn details(object: &Value) -> Vec<String> {
     if let Some(spec) = object.get("spec") {
         let version = text_at(spec, "/source/catalog/version");
         let version = if version.is_empty() {
-            "any, upgrades automatically; one that needs more rights waits"
+            "any, upgrades automatically; an upgrade that needs more rights waits"
         } else {
             version
         };
@@ -211,9 +215,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_text_shows_every_rule() {
-        let chosen = ChosenBundle {
+    fn chosen() -> ChosenBundle {
+        ChosenBundle {
             bundle: BundleIdentity {
                 package: "greeter".to_owned(),
                 metadata: BundleMetadata {
@@ -229,10 +232,14 @@ mod tests {
             edge: None,
             passed: Vec::new(),
             held: None,
-        };
+        }
+    }
+
+    #[test]
+    fn the_text_shows_every_rule() {
         let shown = |is_new| {
             let planned = install_objects(is_new);
-            text(&chosen, &planned, &manifests(&planned).unwrap())
+            text(&chosen(), &planned, &manifests(&planned).unwrap())
         };
         assert_eq!(
             shown(true),
@@ -242,7 +249,7 @@ mod tests {
              + Role greeter-system/r\n    get configmaps\n\
              + RoleBinding greeter-system/r\n    Role r\n+ ClusterExtension greeter\n    namespace greeter-system\n    \
              service account \n    \
-             version any, upgrades automatically; one that needs more rights waits\n"
+             version any, upgrades automatically; an upgrade that needs more rights waits\n"
         );
     }
 
@@ -255,10 +262,16 @@ mod tests {
             existing(&planned),
             [
                 "Namespace greeter-system (exists)",
-                "ServiceAccount greeter-system/greeter-installer (exists; may hold more rights)"
+                "ServiceAccount greeter-system/greeter-installer (exists; it may have more rights than the bundle needs)"
             ]
         );
         assert_eq!(existing(&install_objects(true)), [""; 0]);
+        let shown = text(&chosen(), &planned, &manifests(&planned).unwrap());
+        assert!(
+            shown.contains("\n\nUses:\n= Namespace greeter-system (exists)\n")
+                && shown.contains("\n\nCreates:\n+ "),
+            "{shown}"
+        );
     }
 
     #[test]
