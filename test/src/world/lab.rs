@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -280,11 +281,28 @@ impl Lab {
     /// When the API server does not serve them within a minute.
     pub fn serve_image_policies(&self) -> Result<()> {
         self.apply_file("test/samples/definitions/image_policies.yaml")?;
-        let definition = |plural: &str| format!("crd/{plural}.config.openshift.io");
-        let (first, second) = (definition("clusterimagepolicies"), definition("imagepolicies"));
+        let kinds = ["clusterimagepolicies", "imagepolicies"];
+        let [first, second] = kinds.map(|plural| format!("crd/{plural}.config.openshift.io"));
         let condition = "--for=condition=Established";
-        self.kubectl(&["wait", condition, "--timeout=1m", &first, &second])
-            .map(drop)
+        self.kubectl(&["wait", condition, "--timeout=1m", &first, &second])?;
+        for plural in kinds {
+            self.await_watch(&format!("/apis/config.openshift.io/v1/{plural}"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the API server watches a kind that it serves since a moment: it lists the kind earlier, and whoever
+    /// asks for changes then is sent away for some seconds.
+    fn await_watch(&self, path: &str) -> Result<()> {
+        let watch = format!("{path}?watch=1&timeoutSeconds=1");
+        let begin = Instant::now();
+        loop {
+            match self.kubectl(&["get", "--raw", &watch]) {
+                Ok(_) => return Ok(()),
+                Err(error) if begin.elapsed() > Duration::from_mins(1) => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
     }
 
     /// Applies the other objects in an extension's file: its namespace, account and rights.
