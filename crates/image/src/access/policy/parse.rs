@@ -152,8 +152,33 @@ impl<'de> Visitor<'de> for UniqueNames {
     }
 }
 
+/// The names of transports, ways to get an image.
+const TRANSPORTS: [&str; 11] = [
+    "atomic",
+    "containers-storage",
+    "dir",
+    "docker",
+    "docker-archive",
+    "docker-daemon",
+    "oci",
+    "oci-archive",
+    "ostree",
+    "sif",
+    "tarball",
+];
+
 pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError> {
     let mut document: Document = read(text)?;
+    // A misspelt name would leave the images of registries to the default.
+    if let Some(unknown) = document
+        .transports
+        .keys()
+        .find(|name| !TRANSPORTS.contains(&name.as_str()))
+    {
+        return Err(PolicyError::Syntax(format!(
+            "unknown transport {unknown:?}; that of registries is \"docker\""
+        )));
+    }
     // Other transports are other ways to get an image, none of which is gone here.
     let registries = document.transports.remove("docker").unwrap_or_default();
     let mut scopes = BTreeMap::new();

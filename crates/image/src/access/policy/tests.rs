@@ -171,6 +171,10 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         assert!(error.contains("occurs twice in one object"), "{error}");
     }
     check(&json!({}), "missing field `default`");
+    check(
+        &json!({ "default": [{ "type": "reject" }], "transports": { "Docker": {}, "docker-daemon": {} } }),
+        "unknown transport \"Docker\"",
+    );
     check(&json!({ "default": [] }), "is empty");
     check(&json!({ "default": [{}] }), "`type` is missing");
     check(
