@@ -26,7 +26,7 @@ fn list<T: Serialize>(objects: &[T], is_one: bool) -> anyhow::Result<Value> {
 /// The longest line of a message in an overview, in characters.
 pub(crate) const MAX_LINE: usize = 160;
 
-/// The longest line of a message on standard output, in characters: what is not a terminal gets it whole.
+/// The longest line of a message on standard output, in characters. Only terminals have a limit.
 fn max_line() -> usize {
     if std::io::stdout().is_terminal() {
         MAX_LINE

@@ -291,8 +291,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Waits until the API server watches a kind that it serves since a moment: it lists the kind earlier, and whoever
-    /// asks for changes then is sent away for some seconds.
+    /// Waits until the API server can watch a kind that was just defined. It lists the kind some seconds earlier, and
+    /// answers watches with 429 until then.
     fn await_watch(&self, path: &str) -> Result<()> {
         let watch = format!("{path}?watch=1&timeoutSeconds=1");
         let begin = Instant::now();

@@ -105,7 +105,7 @@ impl Stage {
         self.explained(object, gone).await
     }
 
-    /// A failure with what is in the namespace of the object, and the ends of the logs.
+    /// Adds the objects of the namespace and the ends of the logs to a failure.
     async fn explained<T>(&self, object: &Value, result: Result<T>) -> Result<T> {
         let Err(error) = result else { return result };
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -116,7 +116,7 @@ impl Stage {
         Err(error.context(format!("--- {namespace}\n{content}{}", self.logs())))
     }
 
-    /// What runs in a namespace, a line for each object.
+    /// The operators, plans, Deployments and Pods of a namespace, a line for each.
     async fn content(&self, namespace: &str) -> Result<String> {
         let mut lines = String::new();
         for (api_version, kind) in [

@@ -166,6 +166,17 @@ impl Stage {
         }
     }
 
+    /// Checks that a 503 at this path is no verdict about the image.
+    async fn is_unknown_while_down(&self, path: String) -> Result<()> {
+        self.proxy.behave(|behaviour| {
+            let down = (503, "text/plain".to_owned(), String::new());
+            behaviour.answers.insert(path, down);
+        });
+        let error = self.verdict().await.err().context("it was accepted")?;
+        ensure!(error.starts_with("cannot fetch the signatures of "), "{error}");
+        Ok(())
+    }
+
     /// Nothing lies beside the image.
     fn clear(&self) {
         self.proxy.behave(|behaviour| behaviour.answers.clear());
@@ -342,26 +353,14 @@ async fn an_empty_list_of_a_mirror_does_not_hide_that_of_the_registry() -> Resul
     ensure!(asked, "the mirror was not asked");
 
     // While the registry is down, it is not known whether there is a signature.
-    stage.proxy.behave(|behaviour| {
-        let down = (503, "text/plain".to_owned(), String::new());
-        behaviour.answers.insert(list, down);
-    });
-    let error = stage.verdict().await.err().context("it was accepted")?;
-    ensure!(error.starts_with("cannot fetch the signatures of "), "{error}");
-    Ok(())
+    stage.is_unknown_while_down(list).await
 }
 
 #[tokio::test]
 async fn a_registry_that_is_down_says_nothing_about_the_image() -> Result<()> {
     let stage = Stage::start().await?;
     let list = format!("/referrers/{}", stage.digest);
-    stage.proxy.behave(|behaviour| {
-        let down = (503, "text/plain".to_owned(), String::new());
-        behaviour.answers.insert(list, down);
-    });
-    let error = stage.verdict().await.err().context("it was accepted")?;
-    ensure!(error.starts_with("cannot fetch the signatures of "), "{error}");
-    Ok(())
+    stage.is_unknown_while_down(list).await
 }
 
 #[tokio::test]

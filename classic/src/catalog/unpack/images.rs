@@ -99,8 +99,8 @@ impl BundleImages {
         &self.images
     }
 
-    /// Pulls and reads a bundle: `image`, which the catalog has as `reference`, maybe with a tag. What another CatalogSource has pulled already is used once the registry has shown the image to this one's own
-    /// credentials.
+    /// Pulls and reads a bundle: `image`, which the catalog has as `reference`, maybe with a tag. Content that another
+    /// CatalogSource has pulled already is used once the registry has shown the image to this one's own credentials.
     ///
     /// # Errors
     /// When the image cannot be pulled, or is no bundle.

@@ -65,7 +65,7 @@ enum Step {
 }
 
 /// The reason and the message of a condition. Objects that do not work yet are no failure during a rollout, whose
-/// message says what it waits for.
+/// message names the object that it waits for.
 fn state(ready: &Condition) -> String {
     if ready.reason == reason::PROBE_FAILURE {
         ready.message.clone()
