@@ -22,8 +22,10 @@ pub(crate) fn hint(error: &ContentError, image: &str) -> Option<String> {
 }
 
 fn of_pull(error: &PullError, image: &str) -> Option<String> {
-    let PullError::Fetch { source, .. } = error else {
-        return None;
+    let source = match error {
+        PullError::Fetch { source, .. } => source,
+        PullError::Policy { source, .. } => return Some(source.remedy().to_owned()),
+        _ => return None,
     };
     Some(match source {
         RegistryError::NotFound { missing, .. } => match missing {

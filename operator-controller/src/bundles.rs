@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use olm_image::{
     Access, Approval, Bounds, CachedVerification, CurrentPolicy, Digest, Images, Limits, Options, Pinned,
-    PullError, Reference, ReferenceError, RequestPermits, Rules, Selection, SettingsError, SignatureStatus,
+    PolicyRejection, PullError, Reference, ReferenceError, RequestPermits, Rules, Selection, SettingsError,
+    SignatureStatus,
 };
 use parking_lot::Mutex;
 
@@ -52,6 +53,17 @@ pub(crate) enum FetchError {
         /// The state of the request.
         state: Pending,
     },
+}
+
+impl FetchError {
+    /// The verdict of the signature policy, if it refuses the image.
+    pub(crate) fn rejection(&self) -> Option<&PolicyRejection> {
+        match self {
+            Self::Resolve(error) => error.policy_rejection(),
+            Self::Pull(error) => error.policy_rejection(),
+            Self::Reference { .. } | Self::Credentials(_) | Self::Settings(_) | Self::Pending { .. } => None,
+        }
+    }
 }
 
 fn pending(reference: &str, registry: &str, state: Pending) -> String {

@@ -38,6 +38,8 @@ pub mod held_back {
     pub const CRD_UPGRADE_SAFETY: &str = "CRDUpgradeSafety";
     /// The installed operator reports `Upgradeable=False`.
     pub const OPERATOR: &str = "Operator";
+    /// The signature policy refuses the image of the bundle, or one of its Pods.
+    pub const SIGNATURE: &str = "Signature";
     /// `spec.config` or an annotation has a value that does not fit.
     pub const CONFIGURATION: &str = "Configuration";
     /// The annotation `paused` stops all changes.
@@ -67,6 +69,7 @@ pub mod held_back {
         RIGHTS,
         CRD_UPGRADE_SAFETY,
         OPERATOR,
+        SIGNATURE,
         CONFIGURATION,
         PAUSED,
         APPROVAL,

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::signature::EcdsaKeyPair;
-use olm_api::conditions::{self, reason};
+use olm_api::conditions::{self, READY, reason};
+use olm_api::updates::held_back;
 use olm_api::{ClusterExtension, names};
 use olm_image::Digest;
 use olm_test::extensions::{
@@ -148,7 +149,23 @@ fn a_bundle_without_the_signature_that_the_policy_asks_for_is_not_installed() ->
             .await?;
         apply(world, SIGNED, &blobs, |text| text).await?;
         await_progressing(world, SIGNED, reason::RETRYING, "there is none at tag sha256-").await?;
-        ensure!(installed_version(&extensions(world).get(SIGNED).await?).is_none());
+        let extension = extensions(world).get(SIGNED).await?;
+        ensure!(installed_version(&extension).is_none());
+        let ready = conditions::find(extension.conditions(), READY).context("Ready")?;
+        ensure!(
+            ready.reason == reason::BLOCKED
+                && ready.message.ends_with("\nsign the image, or change the policy"),
+            "{ready:?}"
+        );
+        let updates = extension.status.and_then(|status| status.updates);
+        let held = updates.and_then(|updates| updates.held_back_by);
+        ensure!(held.as_deref() == Some(held_back::SIGNATURE), "{held:?}");
+        let explained = verified::run(world, &["explain", SIGNED])?;
+        let explained = String::from_utf8(explained.stdout)?;
+        ensure!(
+            explained.contains("(Signature)") && explained.contains("sign the image that the message names"),
+            "{explained}"
+        );
 
         sign_bundles(world, SIGNED, &blobs, pair).await?;
         await_version(world, SIGNED, "1.0.0").await.map(drop)

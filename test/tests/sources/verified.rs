@@ -1,7 +1,7 @@
 //! Signatures as users see them: the signer of installed and served images, the rule, and the effect of a changed
 //! policy.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -64,15 +64,20 @@ pub(super) async fn catalog_becomes(world: &World, name: &str, expected: Option<
     .await
 }
 
-/// Runs `olm VERB verified` and returns its output.
-fn olm(world: &World, arguments: &[&str]) -> Result<String> {
+/// Runs `olm` against the cluster.
+pub(super) fn run(world: &World, arguments: &[&str]) -> Result<Output> {
     let run = Command::new(binary("olm")?)
         .args(arguments)
         .arg("--kubeconfig")
         .arg(world.cluster.kubeconfig())
-        .arg("--ca-dir")
-        .arg(world.authorities())
+        .env("SSL_CERT_DIR", world.authorities())
         .output()?;
+    Ok(run)
+}
+
+/// Runs `olm` and returns its output.
+fn olm(world: &World, arguments: &[&str]) -> Result<String> {
+    let run = run(world, arguments)?;
     let said = String::from_utf8_lossy(&run.stderr);
     ensure!(run.status.success(), "{arguments:?}: {said}");
     Ok(String::from_utf8(run.stdout)?)
@@ -307,6 +312,7 @@ fn images_of_the_pods_are_verified_where_an_annotation_asks_for_it() -> Result<(
             world,
             pair,
             key: public,
+            policy,
             ..
         } = stage;
         let registry = world.cluster.registry().context("a registry")?;
@@ -380,6 +386,17 @@ fn images_of_the_pods_are_verified_where_an_annotation_asks_for_it() -> Result<(
                 && message.contains(&operator)
                 && message.contains("rejects it"),
             "{message}"
+        );
+        let got = olm(world, &["get", OPERANDS])?;
+        ensure!(
+            got.contains("images of its Pods are refused") && got.contains("True"),
+            "{got}"
+        );
+        let policy = policy.display().to_string();
+        let planned = olm(world, &["plan", OPERANDS, "--signature-policy", &policy])?;
+        ensure!(
+            planned.contains("\nNothing changes.\n\nRefused images:\n") && planned.contains("rejects it"),
+            "{planned}"
         );
         world.kubectl(&[
             "get",

@@ -164,6 +164,16 @@ pub enum PolicyRejection {
     },
 }
 
+impl PolicyRejection {
+    /// The remedy for users, as a clause.
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Rejected { .. } | Self::SignedBy { .. } | Self::Unusable { .. } => "change the policy",
+            Self::Unsigned { .. } | Self::Signature { .. } => "sign the image, or change the policy",
+        }
+    }
+}
+
 fn article(noun: &str) -> &'static str {
     if noun.starts_with(['a', 'e', 'i', 'o', 'u']) {
         "an"

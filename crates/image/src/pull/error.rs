@@ -120,6 +120,14 @@ impl PullError {
         )
     }
 
+    /// The verdict of the signature policy, if it refuses the image.
+    pub const fn policy_rejection(&self) -> Option<&PolicyRejection> {
+        match self {
+            Self::Policy { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     /// Whether a manifest or blob is broken or absent, which asking another time does not change. Otherwise the registry
     /// could not be asked, or did not answer.
     pub(crate) const fn is_broken_content(&self) -> bool {

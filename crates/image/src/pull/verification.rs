@@ -75,7 +75,7 @@ impl Images {
             Ok(approvals) => SignatureStatus::accepted(image, &approvals),
             Err(PullError::Policy { source, .. }) => Some(SignatureStatus {
                 accepted: Some(false),
-                message: format!("{image} stays in use, but {source}. Sign the image, or change the policy"),
+                message: format!("{image} stays in use, but {source}; {}", source.remedy()),
             }),
             Err(error) => Some(SignatureStatus::unknown(image, &olm_transport::chain(&error))),
         }

@@ -131,8 +131,10 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         .map_or("nothing", |install| install.bundle.version.as_str());
     let done = words(installed, &chosen, &fields, before.as_deref());
     let patch = of_source(&Value::Object(fields));
-    let is_newest = installed == chosen.bundle.metadata.version;
-    if let Some(line) = held_back(status.and_then(|status| status.updates.as_ref())).filter(|_| is_newest) {
+    if let Some(line) = status
+        .and_then(|status| status.updates.as_ref())
+        .and_then(|updates| held_back(updates, installed, &chosen.bundle.metadata.version))
+    {
         note(&line);
     }
     if let Some(held) = &chosen.held {
@@ -174,20 +176,24 @@ fn words(
     text
 }
 
-/// The reason in the status for holding back the newest version.
-fn held_back(updates: Option<&UpdatesStatus>) -> Option<String> {
-    let updates = updates?;
-    let newest = updates.newest.as_ref()?;
+/// The reason in the status for holding back the chosen version or, if that is installed, the newest one.
+fn held_back(updates: &UpdatesStatus, installed: &str, chosen: &str) -> Option<String> {
     let by = updates.held_back_by.as_ref()?;
+    let next = updates.next.as_ref().filter(|next| next.version == chosen);
+    let held = match next {
+        None if installed == chosen => updates.newest.as_ref(),
+        next => next,
+    }?;
     Some(format!(
         "version {} is held back ({by}): {}",
-        newest.version, updates.message
+        held.version, updates.message
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use olm_api::cluster_extension::BundleMetadata;
+    use olm_api::updates::{AvailableBundle, held_back};
     use olm_plan::BundleIdentity;
 
     use super::*;
@@ -227,6 +233,34 @@ mod tests {
             words("1.1.0", &chosen(), &fields(json!({"channels": ["a"]})), None),
             "stays at 1.1.0, the newest version that fits; channels [\"a\"]"
         );
+    }
+
+    #[test]
+    fn what_holds_back_the_chosen_or_the_newest_version_is_named() {
+        let bundle = |version: &str| AvailableBundle {
+            version: version.to_owned(),
+            ..AvailableBundle::default()
+        };
+        let updates = |next: Option<&str>| UpdatesStatus {
+            next: next.map(bundle),
+            newest: Some(bundle("2.0.0")),
+            held_back_by: Some(held_back::SIGNATURE.to_owned()),
+            message: "why".to_owned(),
+        };
+        for (next, chosen, expected) in [
+            (
+                Some("1.1.0"),
+                "1.1.0",
+                Some("version 1.1.0 is held back (Signature): why"),
+            ),
+            (None, "1.0.0", Some("version 2.0.0 is held back (Signature): why")),
+            // The reason is about another version than the chosen one.
+            (Some("1.1.0"), "1.2.0", None),
+            (None, "1.1.0", None),
+        ] {
+            let found = super::held_back(&updates(next), "1.0.0", chosen);
+            assert_eq!(found.as_deref(), expected, "{next:?} {chosen}");
+        }
     }
 
     #[test]

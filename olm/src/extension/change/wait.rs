@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The obstacle while the status does not show the change yet.
 const UNSEEN: &str = "waiting for operator-controller";
 /// The longest line about the progress, in characters.
-const MAX_LINE: usize = 300;
+const MAX_LINE: usize = 500;
 /// The number of lines that explain the end of a wait that fails.
 const MAX_LINES: usize = 10;
 

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use olm_api::ClusterExtension;
-use olm_api::conditions::{READY, find};
+use olm_api::conditions::{READY, VERIFIED, find};
 use olm_api::updates::UpdatesStatus;
 
 use super::{NONE, age, first_line, list, max_line};
@@ -21,7 +21,7 @@ use crate::output::{CommandResult, ObjectFormat, Status, note, resource_name};
     after_help = "INSTALLED is the version that is installed, WANTED the version or range that spec asks for. NEXT is the version \
                   of the next upgrade, NEWEST the newest version of the catalogs. HELD BACK names one of them, and what holds it \
                   back in one word: `olm updates` and `olm explain` say more. Below the table stands why an extension is not \
-                  ready, and what its next upgrade waits for.\n\nExamples:\n  olm get\n  olm get greeter -o yaml"
+                  ready, what its next upgrade waits for, and which of its images the signature policy refuses.\n\nExamples:\n  olm get\n  olm get greeter -o yaml"
 )]
 pub(crate) struct Arguments {
     /// ClusterExtension to show [default: all]
@@ -84,6 +84,15 @@ fn text(extensions: &[ClusterExtension], now: Timestamp, max_line: usize) -> Str
         } else if let Some(line) = updates.and_then(|updates| waits_for(updates, max_line)) {
             let _ = writeln!(notes, "{}: {line}", extension.name());
         }
+        if let Some(refused) = find(extension.conditions(), VERIFIED).filter(|found| found.status == "False")
+        {
+            let _ = writeln!(
+                notes,
+                "{}: {}",
+                extension.name(),
+                first_line(&refused.message, max_line)
+            );
+        }
         let cell = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or(NONE).to_owned();
         rows.push(vec![
             extension.name().to_owned(),
@@ -137,6 +146,7 @@ mod tests {
     use olm_api::cluster_extension::{CatalogFilter, ClusterExtensionSpec, InstallStatus, SourceConfig};
     use olm_api::readiness::{Readiness, Verdict, set_readiness};
     use olm_api::updates::{AvailableBundle, UpdatesStatus, held_back};
+    use olm_api::verified::set_verified;
 
     use super::*;
     use crate::extension::look::MAX_LINE;
@@ -185,6 +195,18 @@ mod tests {
              greeter  greeter  1.0.1      1.0.x   -     2.0.0   2.0.0 (Range)  False  Blocked  90s\n\
              greeter: it lacks permissions:\n"
         );
+    }
+
+    #[test]
+    fn a_ready_extension_whose_image_is_refused_has_a_line() {
+        let mut greeter = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
+        for (accepted, is_shown) in [(true, false), (false, true)] {
+            let status = greeter.status.get_or_insert_default();
+            let verdict = Some((Some(accepted), "the image"));
+            set_verified(&mut status.conditions, verdict, 1, Timestamp::UNIX_EPOCH);
+            let shown = text(std::slice::from_ref(&greeter), Timestamp::UNIX_EPOCH, MAX_LINE);
+            assert_eq!(shown.contains("\ngreeter: the image\n"), is_shown, "{shown}");
+        }
     }
 
     #[test]

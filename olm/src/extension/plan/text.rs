@@ -18,24 +18,28 @@ const MAX_VALUE: usize = 120;
 pub(super) fn text(plan: &ChangePlan) -> String {
     let mut text = summary(plan);
     if plan.is_empty() {
-        let _ = write!(text, "\nNothing changes.\n\nDigest: {}\n", plan.digest);
-        return text;
+        text.push_str("\nNothing changes.\n");
+    } else {
+        changes(plan, &mut text);
     }
-    objects(plan, &mut text);
-    rights("Rights that the bundle grants", &plan.rights, &mut text);
-    if let Some(account_rights) = &plan.account_rights
-        && plan.installed.is_some()
-    {
-        let title = format!("Rights that service account {} needs", plan.account);
-        rights(&title, account_rights, &mut text);
-    }
-    missing(plan, &mut text);
-    definitions(plan, &mut text);
-    images(plan, &mut text);
     lines("Refused images", &plan.observed.refused_images, &mut text);
     lines("Notes", &plan.observed.notes, &mut text);
     let _ = write!(text, "\nDigest: {}\n", plan.digest);
     text
+}
+
+fn changes(plan: &ChangePlan, text: &mut String) {
+    objects(plan, text);
+    rights("Rights that the bundle grants", &plan.rights, text);
+    if let Some(account_rights) = &plan.account_rights
+        && plan.installed.is_some()
+    {
+        let title = format!("Rights that service account {} needs", plan.account);
+        rights(&title, account_rights, text);
+    }
+    missing(plan, text);
+    definitions(plan, text);
+    images(plan, text);
 }
 
 fn summary(plan: &ChangePlan) -> String {

@@ -2,6 +2,8 @@
 
 use olm_api::ClusterExtension;
 use olm_api::conditions::{self, PROGRESSING, reason};
+use olm_api::updates::held_back;
+use olm_image::PullError;
 
 use crate::bundles::FetchError;
 use crate::extension::failure::{Severity, StageError, StageFailure};
@@ -13,9 +15,9 @@ impl StageError for FetchError {
             Self::Reference { .. } => Severity::Terminal,
             Self::Resolve(error) if !error.is_retryable() => Severity::Terminal,
             Self::Pull(error) if !error.is_retryable() => Severity::Terminal,
-            // No event announces a new pull secret or image. It is found within a minute.
-            Self::Resolve(error) if error.is_refusal() => Severity::Waiting,
-            Self::Pull(error) if error.is_refusal() => Severity::Waiting,
+            // No event announces a new pull secret, image or signature. It is found within a minute.
+            Self::Resolve(error) if waits_for_user(error) => Severity::Waiting,
+            Self::Pull(error) if waits_for_user(error) => Severity::Waiting,
             Self::Pending { .. } => Severity::Pulling,
             Self::Credentials(_) | Self::Settings(_) | Self::Resolve(_) | Self::Pull(_) => {
                 Severity::Transient
@@ -29,14 +31,31 @@ impl StageError for FetchError {
             _ => reason::RETRYING,
         }
     }
+
+    fn help(&self) -> Option<String> {
+        self.rejection().map(|rejection| rejection.remedy().to_owned())
+    }
+
+    fn held_back_by(&self) -> &'static str {
+        match self.rejection() {
+            Some(_) => held_back::SIGNATURE,
+            None => held_back::OTHER,
+        }
+    }
 }
 
-/// The failure of an image that cannot be pulled. It names the catalog, whose author may have to fix the reference.
+fn waits_for_user(error: &PullError) -> bool {
+    error.is_refusal() || error.policy_rejection().is_some()
+}
+
+/// The failure of an image that cannot be pulled. It names the catalog, whose author may have to fix the reference,
+/// unless the signature policy refuses the image.
 pub(crate) fn failure(error: FetchError, target: &Target) -> StageFailure {
-    let is_of_image = matches!(
-        error,
-        FetchError::Reference { .. } | FetchError::Resolve(_) | FetchError::Pull(_)
-    );
+    let is_of_image = match &error {
+        FetchError::Reference { .. } => true,
+        FetchError::Resolve(_) | FetchError::Pull(_) => error.rejection().is_none(),
+        FetchError::Credentials(_) | FetchError::Settings(_) | FetchError::Pending { .. } => false,
+    };
     let mut failure = StageFailure::from(error);
     if is_of_image && target.origin == Origin::Catalog {
         failure.help = Some(format!(

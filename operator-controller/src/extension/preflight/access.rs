@@ -83,8 +83,8 @@ pub(crate) enum PreflightError {
     #[error("{}", operands::pending(*.0))]
     Verifying(Pending),
     /// The registries of these images cannot be accessed.
-    #[error(transparent)]
-    Access(FetchError),
+    #[error("cannot verify the images of the bundle's Pods, as the annotation {key} asks", key = user::VERIFY_IMAGES)]
+    Access(#[source] FetchError),
     /// Companions are not ready.
     #[error("waiting for {}: they update together", .0.join(" and "))]
     NotReady(Vec<String>),
@@ -144,13 +144,13 @@ impl StageError for PreflightError {
             Self::Read { .. } if self.is_forbidden() => held_back::RIGHTS,
             Self::Definitions { .. } | Self::Foreign { .. } => held_back::CRD_UPGRADE_SAFETY,
             Self::NotReady(_) => held_back::REQUIREMENT,
+            Self::Images(_) => held_back::SIGNATURE,
+            Self::Access(error) => error.held_back_by(),
             Self::Ask { .. }
             | Self::Read { .. }
             | Self::Installer(_)
             | Self::Owned(_)
-            | Self::Images(_)
             | Self::Verifying(_)
-            | Self::Access(_)
             | Self::Refused(_) => held_back::OTHER,
         }
     }
