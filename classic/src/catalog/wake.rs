@@ -7,7 +7,7 @@ use std::time::Instant;
 use olm_classic::cluster::{Cluster, annotation, items, text};
 use olm_classic::install_plan::resumed;
 use olm_classic::names;
-use olm_classic::subscription::{doubtful, doubtful_of, is_paused, repairing};
+use olm_classic::subscription::{is_paused, plan_of_failing, plans_of_failing, repairing};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -24,7 +24,7 @@ pub fn everything(context: &Context) {
                 .add(text(object, "/metadata/namespace").to_owned());
         }
     }
-    repair(context, doubtful(&cluster));
+    repair(context, plans_of_failing(&cluster));
     for plan in cluster.of_kind(names::INSTALL_PLAN_KIND) {
         context.plans.add(key(plan));
     }
@@ -82,7 +82,7 @@ fn react(context: &Context, change: &Change) {
             context.namespaces.add(namespace.to_owned());
             if stops_working(change) {
                 // Its rights may have been deleted while this program did not run.
-                repair(context, doubtful_of(&context.base.store.snapshot(), object));
+                repair(context, plan_of_failing(&context.base.store.snapshot(), object));
             }
         }
         names::OPERATOR_GROUP_KIND => {

@@ -169,8 +169,8 @@ impl Store {
                     self.put_dynamic(&kind, &object);
                 }
                 Ok(Event::InitDone) => {
-                    let doubtful = self.forget_unlisted(&kind, &known, &seen);
-                    self.look_at(client, &kind, doubtful).await;
+                    let unconfirmed = self.forget_unlisted(&kind, &known, &seen);
+                    self.look_at(client, &kind, unconfirmed).await;
                     if !is_listed {
                         is_listed = true;
                         self.listed_kinds.lock().insert(kind.kind);
@@ -258,7 +258,7 @@ impl Store {
         known: &BTreeMap<(String, String), u64>,
         seen: &BTreeSet<(String, String)>,
     ) -> Vec<((String, String), u64)> {
-        let mut doubtful = Vec::new();
+        let mut unconfirmed = Vec::new();
         for (key, version) in self.versions(kind) {
             if seen.contains(&key) {
                 continue;
@@ -266,10 +266,10 @@ impl Store {
             if known.get(&key) == Some(&version) {
                 self.remove(kind, &key.0, &key.1, &version.to_string());
             } else {
-                doubtful.push((key, version));
+                unconfirmed.push((key, version));
             }
         }
-        doubtful
+        unconfirmed
     }
 
     /// Asks the API server for objects, and forgets those that it does not have.
@@ -405,12 +405,12 @@ mod tests {
         store.take(&kinds::SECRET, named("created", 5));
         store.take(&kinds::SECRET, named("rewritten", 6));
         let listed = BTreeSet::from([("n".to_owned(), "listed".to_owned())]);
-        let doubtful = store.forget_unlisted(&kinds::SECRET, &known, &listed);
-        let doubtful: Vec<(&str, u64)> = doubtful
+        let unconfirmed = store.forget_unlisted(&kinds::SECRET, &known, &listed);
+        let unconfirmed: Vec<(&str, u64)> = unconfirmed
             .iter()
             .map(|((_, name), version)| (name.as_str(), *version))
             .collect();
-        assert_eq!(doubtful, [("created", 5), ("rewritten", 6)]);
+        assert_eq!(unconfirmed, [("created", 5), ("rewritten", 6)]);
         let snapshot = store.snapshot();
         let kept: Vec<&str> = snapshot
             .of_kind("Secret")

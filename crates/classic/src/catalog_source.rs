@@ -280,9 +280,9 @@ pub fn pass(source: &Source<'_>, images: &Images, connection: &str, now: Timesta
         object: &object,
         ..*source
     };
-    let goes_on = serve(&current, images, &mut decision, now);
+    let is_served = serve(&current, images, &mut decision, now);
     decision.next = update::next(&current, &decision, now);
-    if !goes_on {
+    if !is_served {
         return decision;
     }
     let service = decision.status.pointer("/registryService");

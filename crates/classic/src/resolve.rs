@@ -11,10 +11,10 @@ use crate::subscription::{Resolution, ResolveError};
 mod chain;
 mod entry;
 mod entry_index;
-mod passed_over;
 mod predicate;
 mod refused;
 mod remedy;
+mod skipped_versions;
 mod snapshot;
 mod solver;
 mod steps;
@@ -192,7 +192,7 @@ fn attempt(request: &Request<'_>, subscriptions: &[&Value]) -> Result<Resolved, 
         }
         Err(error) => return Err(error.to_string().into()),
     };
-    let blocked = passed_over::passed_over(&variables, &chosen);
+    let blocked = skipped_versions::skipped_versions(&variables, &chosen);
     let chosen = chosen.iter().filter_map(|id| variables.entries.get(id));
     let operators: Vec<Entry> = chosen.filter(|entry| !entry.is_existing()).cloned().collect();
     let mut resolved = steps::resolved(request.namespace, operators, subscriptions, &request.csvs)?;

@@ -33,7 +33,7 @@ pub use migration::{
 pub use namespace::{NamespaceDecision, Prepared, ResolveError, Unpacked, Warning, conclude, prepare};
 pub use paused::{is_namespace_paused, is_paused, is_version_paused};
 pub use plan::{point_to_created, settle_plan};
-pub use repair::{RepairedPlan, doubtful, doubtful_of, is_living, repaired, repairing};
+pub use repair::{RepairedPlan, is_living, plan_of_failing, plans_of_failing, repaired, repairing};
 pub use restart::restarted;
 pub use status::{SubscriptionDecision, pass};
 pub use verified::{InstalledImage, installed_image, with_verified};

@@ -1,6 +1,6 @@
 //! The kinds that the cluster serves.
 //!
-//! Two requests fill the table. A kind that is missing in it, or that a caller doubts, is read again from the discovery
+//! Two requests fill the table. A kind that is missing in it, or that a caller thinks is stale, is read again from the discovery
 //! of its group and version: aggregated discovery lags behind, and does not distinguish a removed kind from one whose
 //! server is down.
 
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn known_kinds_stay_while_their_server_is_down_and_are_read_again_once_doubted() {
+    async fn known_kinds_stay_while_their_server_is_down_and_are_read_again_when_stale() {
         let down = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let now = Arc::clone(&down);
         let (discovery, _) = server(move |path| match path {

@@ -143,9 +143,9 @@ fn choose_one<'a: 'j, 'j>(
     let (selected, context) = fitting(catalogs, request, installed)?;
     let (mut best, mut blocked) = (Vec::new(), Vec::new());
     for catalog in &selected {
-        let (choice, passed_over) = choose::best_of(catalog, &context, check.as_deref_mut());
+        let (choice, skipped_versions) = choose::best_of(catalog, &context, check.as_deref_mut());
         best.extend(choice);
-        blocked.extend(passed_over);
+        blocked.extend(skipped_versions);
     }
     let chosen = match choose::between(best) {
         Ok(chosen) => chosen,
@@ -255,7 +255,7 @@ pub fn successors<'a>(
 ///
 /// # Errors
 /// When the recorded version of the installed bundle cannot be read.
-pub fn passed_over<'a>(
+pub fn skipped_versions<'a>(
     package: &'a Package,
     request: &Request<'_>,
     installed: &Installed<'_>,

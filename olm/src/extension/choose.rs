@@ -9,7 +9,8 @@ use olm_plan::BundleIdentity;
 use olm_resolve::cluster::inventory::Inventory;
 use olm_resolve::cluster::updates::{EvaluatedBundle, considered};
 use olm_resolve::{
-    Catalog, Edge, Installed, Refusal, ReleaseField, Request, Resolution, Selector, passed_over, resolve_in,
+    Catalog, Edge, Installed, Refusal, ReleaseField, Request, Resolution, Selector, resolve_in,
+    skipped_versions,
 };
 
 use super::access::ClusterArguments;
@@ -118,7 +119,7 @@ impl ResolutionInput {
         };
         let (request, installed) = (self.request(), self.installed());
         let passed = match &installed {
-            Some(installed) => passed_over(resolution.package, &request, installed, resolution.bundle)?,
+            Some(installed) => skipped_versions(resolution.package, &request, installed, resolution.bundle)?,
             None => Vec::new(),
         };
         let version = |candidate: &olm_resolve::Candidate| candidate.recorded(ReleaseField::Counts).version;

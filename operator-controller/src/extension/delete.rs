@@ -182,8 +182,8 @@ async fn observe_revisions(
             cache.data_loss = data_loss::count(context, extension, &revisions).await;
         }
     }
-    let goes_on = has_begun(extension, &revisions) || cache.announced == uninstall;
-    let keeps_objects = goes_on && uninstall.is_some_and(|uninstall| uninstall != Uninstall::Delete);
+    let has_started = has_begun(extension, &revisions) || cache.announced == uninstall;
+    let keeps_objects = has_started && uninstall.is_some_and(|uninstall| uninstall != Uninstall::Delete);
     let releases = if keeps_objects && !revisions.all().iter().any(|set| has_never_run(set)) {
         let found = releases(context, extension).await;
         found

@@ -92,11 +92,11 @@ pub(crate) async fn report(
     };
     let mut announced = None;
     // After a first installation it is known only while an edge leads from the installed bundle to the other one.
-    let goes_on = [reason::SUCCEEDED, reason::ROLLING_OUT];
-    if let Some(held) = results.held.as_ref().filter(|_| is_one_of(list, &goes_on)) {
+    let continuing = [reason::SUCCEEDED, reason::ROLLING_OUT];
+    if let Some(held) = results.held.as_ref().filter(|_| is_one_of(list, &continuing)) {
         let before = extension.status.as_ref();
         let is_known = before.is_some_and(|before| {
-            is_one_of(&before.conditions, &goes_on)
+            is_one_of(&before.conditions, &continuing)
                 && is_same_obstacle(before.updates.as_ref(), next.updates.as_ref())
         });
         add_line(list, held);

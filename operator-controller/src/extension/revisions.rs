@@ -196,9 +196,9 @@ pub fn deletion_report(revisions: &Revisions) -> Option<String> {
         .filter(wanted);
     let lines: Vec<String> = deleted
         .map(|set| {
-            let trouble = conditions::find(set.conditions(), PROGRESSING).filter(|_| is_blocked(set));
-            let trouble = trouble.map_or(String::new(), |found| format!(": {}", found.message));
-            format!("the ClusterObjectSet {} is being deleted{trouble}", set.name())
+            let failure = conditions::find(set.conditions(), PROGRESSING).filter(|_| is_blocked(set));
+            let failure = failure.map_or(String::new(), |found| format!(": {}", found.message));
+            format!("the ClusterObjectSet {} is being deleted{failure}", set.name())
         })
         .collect();
     (!lines.is_empty()).then(|| lines.join("\n"))

@@ -98,13 +98,13 @@ impl<'a> Executor<'a> {
 
     /// Rolls the revision out as far as possible now.
     pub(crate) async fn roll_out(&mut self, settings: Settings) -> Report {
-        let mut doubted = HashSet::new();
+        let mut reread = HashSet::new();
         let mut step = Rollout::start(self.outline, settings);
         loop {
             match step {
                 Step::End(report) => return report,
                 Step::Ask(machine, requests) => {
-                    let answers = self.fulfil(&requests, &mut doubted, Goal::Keep).await;
+                    let answers = self.fulfil(&requests, &mut reread, Goal::Keep).await;
                     step = machine.step(self.outline, answers);
                 }
             }
@@ -113,14 +113,14 @@ impl<'a> Executor<'a> {
 
     /// Tears the revision down as far as possible now.
     pub(crate) async fn take_down(&mut self, retained: RetainedObjects) -> TeardownEnd {
-        let mut doubted = HashSet::new();
+        let mut reread = HashSet::new();
         let kept = retained.kept.clone();
         let mut step = Teardown::start(self.outline, retained);
         loop {
             match step {
                 Step::End(end) => return end,
                 Step::Ask(machine, requests) => {
-                    let answers = self.fulfil(&requests, &mut doubted, Goal::Remove).await;
+                    let answers = self.fulfil(&requests, &mut reread, Goal::Remove).await;
                     for (request, answer) in requests.iter().zip(&answers) {
                         let position = request.position();
                         if matches!(request, Request::Observe(_))
@@ -140,11 +140,11 @@ impl<'a> Executor<'a> {
     async fn fulfil(
         &mut self,
         requests: &[Request],
-        doubted: &mut HashSet<ObjectPosition>,
+        reread: &mut HashSet<ObjectPosition>,
         goal: Goal,
     ) -> Vec<RequestOutcome> {
         let this = &*self;
-        let seen = &*doubted;
+        let seen = &*reread;
         let asked = Instant::now();
         // Collected first: a closure inside the stream would make the future not `Send`.
         let work: Vec<_> = requests
@@ -154,7 +154,7 @@ impl<'a> Executor<'a> {
         let answers: Vec<(RequestOutcome, bool)> = stream::iter(work).buffered(CONCURRENCY).collect().await;
         for (request, (answer, is_remembered)) in requests.iter().zip(&answers) {
             if !is_remembered {
-                self.note(request, answer, doubted, goal);
+                self.note(request, answer, reread, goal);
             }
         }
         answers.into_iter().map(|(answer, _)| answer).collect()
@@ -165,14 +165,14 @@ impl<'a> Executor<'a> {
         &mut self,
         request: &Request,
         answer: &RequestOutcome,
-        doubted: &mut HashSet<ObjectPosition>,
+        reread: &mut HashSet<ObjectPosition>,
         goal: Goal,
     ) {
         let position = request.position();
         match (request, answer) {
             (Request::DryRun(..), RequestOutcome::Live(_) | RequestOutcome::Absent) => {}
             (_, RequestOutcome::Live(seen)) => {
-                doubted.remove(&position);
+                reread.remove(&position);
                 let at = self
                     .set_state
                     .objects
@@ -197,7 +197,7 @@ impl<'a> Executor<'a> {
             }
             (_, RequestOutcome::Failed(_) | RequestOutcome::Blocked(_)) => {
                 self.set_state.objects.known.remove(&position);
-                doubted.insert(position);
+                reread.insert(position);
             }
         }
     }
@@ -206,19 +206,19 @@ impl<'a> Executor<'a> {
     async fn one(
         &self,
         request: &Request,
-        doubted: bool,
+        reread: bool,
         goal: Goal,
         asked: Instant,
     ) -> (RequestOutcome, bool) {
         let mut is_remembered = false;
-        let answer = self.answer(request, doubted, goal, asked, &mut is_remembered);
+        let answer = self.answer(request, reread, goal, asked, &mut is_remembered);
         (answer.await, is_remembered)
     }
 
     async fn answer(
         &self,
         request: &Request,
-        doubted: bool,
+        reread: bool,
         goal: Goal,
         asked: Instant,
         is_remembered: &mut bool,
@@ -239,7 +239,7 @@ impl<'a> Executor<'a> {
             name: &id.name,
         };
         let done = match request {
-            Request::Observe(_) => match self.remembered(position, &id, &resource, doubted, goal) {
+            Request::Observe(_) => match self.remembered(position, &id, &resource, reread, goal) {
                 Some(answer) => {
                     *is_remembered = true;
                     return answer;
@@ -343,14 +343,14 @@ impl<'a> Executor<'a> {
         position: ObjectPosition,
         id: &ObjectId,
         resource: &Arc<Resource>,
-        doubted: bool,
+        reread: bool,
         goal: Goal,
     ) -> Option<RequestOutcome> {
         let state = self.coverage.state(resource, &id.namespace, &id.name);
         if state == WatchedState::Unwatched {
             self.unwatched.store(true, Ordering::Relaxed);
         }
-        if doubted {
+        if reread {
             return None;
         }
         let known = self.set_state.objects.known.get(&position);

@@ -275,8 +275,8 @@ async fn remove(context: &Context, set: &ClusterObjectSet, set_state: &mut SetSt
         Ok((Err(no_actor), _)) if orphan && !no_actor.is_transient() => return Removal::LetGo,
         Err(_) if orphan => return Removal::LetGo,
         Ok((Err(no_actor), outline)) => {
-            let goes_on = successor.is_some();
-            return without_account(context, set, set_state, &outline, &no_actor, goes_on).await;
+            let has_successor = successor.is_some();
+            return without_account(context, set, set_state, &outline, &no_actor, has_successor).await;
         }
         Err(conclusion)
             if conclusion.lost && successor.is_none() && policy.uninstall == Uninstall::Delete =>
@@ -338,13 +338,13 @@ async fn without_account(
     set_state: &mut SetState,
     outline: &Outline,
     no_actor: &AccountFailure,
-    goes_on: bool,
+    has_successor: bool,
 ) -> Removal {
     let left = left(context, set, set_state, outline).await;
     if left.is_empty() {
         return Removal::Done;
     }
-    let abandoned = if no_actor.is_gone() && !goes_on {
+    let abandoned = if no_actor.is_gone() && !has_successor {
         abandoned(context, set).await
     } else {
         Abandoned::No
@@ -464,7 +464,7 @@ mod tests {
     use olm_rollout::outline::{Definition, ObjectPosition, OutlineObject, OutlinePhase};
 
     #[test]
-    fn definitions_stay_for_an_extension_that_goes_on() {
+    fn definitions_stay_for_an_extension_that_continues() {
         let object = |kind: &str| OutlineObject {
             id: ObjectId {
                 group: "x.io".to_owned(),

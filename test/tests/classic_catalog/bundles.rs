@@ -16,13 +16,13 @@ fn a_bundle_image_that_is_missing_is_reported_and_installed_when_it_comes() -> R
         stage.lab.apply(&[catalog_source("late", &image)])?;
         stage.subscribe("late", &json!({}))?;
         let object = subscription("late", &json!({}));
-        let is_told = |found: &Value| {
+        let is_reported = |found: &Value| {
             let message = condition(found, "BundleUnpacking").and_then(|found| found["message"].as_str());
             message
                 .is_some_and(|why| why.starts_with("Bundle image pull failed. ") && why.contains(&reference))
         };
         stage
-            .becomes("the missing image is named", &object, is_told)
+            .becomes("the missing image is named", &object, is_reported)
             .await?;
         let files = samples::renamed_bundle("late", "1.0.0", OPERATOR);
         stage.lab.push_bundle("late-bundle:v1.0.0", &files).await?;

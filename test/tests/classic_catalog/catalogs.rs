@@ -29,14 +29,14 @@ fn a_package_that_no_catalog_has_is_named_until_it_comes() -> Result<()> {
         ensure!(why == expected, "{why}");
         stage.subscribe("absent", &json!({"channel": "beta"}))?;
         let object = subscription("absent", &json!({}));
-        let is_told = |found: &serde_json::Value| {
+        let is_reported = |found: &serde_json::Value| {
             let failed = condition(found, "ResolutionFailed");
             failed.and_then(|failed| failed["message"].as_str()).is_some_and(|why| {
                 why.contains("no operators found in channel beta of package absent")
                     && why.ends_with("package absent has the channels stable")
             })
         };
-        stage.becomes("the channels are named", &object, is_told).await?;
+        stage.becomes("the channels are named", &object, is_reported).await?;
         stage.subscribe("absent", &json!({}))?;
         let installed = stage.installs("absent", "1.0.0").await?;
         ensure!(condition(&installed, "ResolutionFailed").is_none(), "{installed}");
@@ -127,9 +127,9 @@ fn a_deprecated_version_is_reported() -> Result<()> {
         stage.subscribe("fading", &json!({}))?;
         stage.installs("fading", "1.0.0").await?;
         let object = subscription("fading", &json!({}));
-        let is_told = |found: &serde_json::Value| condition(found, "Deprecated").is_some();
+        let is_reported = |found: &serde_json::Value| condition(found, "Deprecated").is_some();
         let found = stage
-            .becomes("the deprecation is reported", &object, is_told)
+            .becomes("the deprecation is reported", &object, is_reported)
             .await?;
         let message = |kind: &str| condition(&found, kind).map(|found| found["message"].clone());
         ensure!(message("PackageDeprecated") == Some(json!("olm.package/fading: fading ends")));

@@ -33,7 +33,7 @@ fn a_csv_in_an_operator_group_is_installed() -> Result<()> {
 }
 
 #[test]
-fn a_missing_definition_is_named_and_its_arrival_goes_on_at_once() -> Result<()> {
+fn a_missing_definition_is_named_and_its_arrival_continues_at_once() -> Result<()> {
     CLUSTER.with(async |stage| {
         stage.group("needy", json!({}))?;
         let required = json!({"customresourcedefinitions": {"required": [

@@ -77,7 +77,7 @@ fn kubectl_watches_packages_come_change_and_go() {
 }
 
 #[test]
-fn a_watch_goes_on_from_a_list_and_one_from_elsewhere_is_expired() {
+fn a_watch_continues_from_a_list_and_one_from_elsewhere_is_expired() {
     let scenario = async |stage: &Stage| {
         stage.namespace("informed")?;
         stage

@@ -83,7 +83,7 @@ fn writes(world: &World, name: &str) -> Result<usize> {
 #[test]
 fn an_interrupted_migration_is_recorded_and_continued_by_the_next_leader() -> Result<()> {
     CLUSTER.with(a_migration_that_stops_half_way_is_recorded)?;
-    CLUSTER.alone(the_next_leader_goes_on_where_the_last_one_stopped)
+    CLUSTER.alone(the_next_leader_continues_where_the_last_one_stopped)
 }
 
 /// All objects but the last are rewritten: the first run ends because of its time limit, and the second continues after
@@ -136,7 +136,7 @@ async fn a_migration_that_stops_half_way_is_recorded(world: &World) -> Result<()
 }
 
 /// Objects that are already rewritten need not, and cannot, be rewritten again.
-async fn the_next_leader_goes_on_where_the_last_one_stopped(world: &mut World) -> Result<()> {
+async fn the_next_leader_continues_where_the_last_one_stopped(world: &mut World) -> Result<()> {
     world.operator_controller.stop().await?;
     ensure!(
         recorded(world).await?.is_some(),

@@ -283,7 +283,7 @@ fn orphaning_reports_objects_that_were_gone_before() -> Result<()> {
 }
 
 #[test]
-fn a_deletion_goes_on_when_the_account_is_back() -> Result<()> {
+fn a_deletion_continues_when_the_account_is_back() -> Result<()> {
     CLUSTER.with(async |world| {
     install(world, "restored-account", "1.0.0").await?;
     // Only a label marks the set as part of the extension, so it does not block the deletion.

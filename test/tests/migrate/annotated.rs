@@ -266,7 +266,7 @@ fn annotations_move_an_operator_there_and_back_without_a_change_of_what_runs() -
 }
 
 #[test]
-fn a_move_that_is_refused_says_why_and_goes_on_when_the_cause_is_gone() -> Result<()> {
+fn a_move_that_is_refused_says_why_and_continues_when_the_cause_is_gone() -> Result<()> {
     const HELD: Operator = operator("held", "held.v1.0.0", "greetings.held.olm.example");
     CLUSTER.with(async |stage| {
         let world = &stage.world;

@@ -170,7 +170,7 @@ fn kubeconfig(world: &World) -> Result<PathBuf> {
 }
 
 #[test]
-fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_goes_on() -> Result<()> {
+fn a_move_that_stops_at_any_step_changes_nothing_that_runs_and_continues() -> Result<()> {
     CLUSTER.alone(async |stage| {
         let world = &stage.world;
         settled(world, STOPPED)?;

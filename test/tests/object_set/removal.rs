@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::world::{eventually, everything, in_place};
 
 #[test]
-fn removal_waits_for_the_account_and_goes_on_when_it_is_back() {
+fn removal_waits_for_the_account_and_continues_when_it_is_back() {
     in_place(everything(), async |place| {
         let name = place
             .create(&place.set(1, &[("deploy", vec![place.config_map("one")])]))

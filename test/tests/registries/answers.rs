@@ -369,7 +369,7 @@ async fn the_old_format_of_docker_is_refused_with_words() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_slow_blob_goes_on_where_it_broke_off() -> Result<()> {
+async fn a_slow_blob_continues_where_it_broke_off() -> Result<()> {
     let place = Place::start().await?;
     let mut state = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {

@@ -178,7 +178,7 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
     })
 }
 
-/// A user without the right to read the policies is told so: a plan goes on, `olm verify` does not.
+/// A user without the right to read the policies is told so: a plan continues, `olm verify` does not.
 fn unread_policies_are_named(world: &World, verify: &[&str]) -> Result<()> {
     let reader = without_policies(world)?;
     let unread = |kind: &str, plural: &str, place: &str| {

@@ -232,7 +232,7 @@ async fn definitions(
         gathered
             .findings
             .extend(findings.map(|findings| (name, findings)));
-        for api_version in replacement.doubtful() {
+        for api_version in replacement.changed_schemas() {
             let version = api_version.rsplit('/').next().unwrap_or_default();
             let collection = Collection {
                 group: &group,

@@ -7,7 +7,7 @@ use super::ClusterServiceVersion;
 use super::phases::GROUP_CONFLICT;
 use crate::cluster::{Cluster, items, object_at, text};
 use crate::names;
-use crate::operator_group::{OperatorGroup, Surface, provided_by};
+use crate::operator_group::{OperatorGroup, OperatorGroupApis, provided_by};
 
 /// The messages of unmet requirements.
 const NOT_MET: [&str; 3] = [
@@ -60,14 +60,14 @@ fn unmet(csv: &Value) -> Option<String> {
 fn provider(csv: &Value, cluster: &Cluster) -> Option<String> {
     let csv = ClusterServiceVersion::read(csv).ok()?;
     let provided = provided_by(&csv).ok()?.without_plurals();
-    let surface = |group: &Value| Some(Surface::of(&OperatorGroup::read(group).ok()?));
+    let own_apis = |group: &Value| Some(OperatorGroupApis::of(&OperatorGroup::read(group).ok()?));
     let own = cluster
         .in_namespace(names::OPERATOR_GROUP_KIND, &csv.metadata.namespace)
         .next();
-    let own = surface(own?)?;
-    let others: Vec<Surface> = cluster
+    let own = own_apis(own?)?;
+    let others: Vec<OperatorGroupApis> = cluster
         .of_kind(names::OPERATOR_GROUP_KIND)
-        .filter_map(surface)
+        .filter_map(own_apis)
         .collect();
     own.intersecting(&others).into_iter().find_map(|other| {
         let shared = provided.intersection(&other.provided);

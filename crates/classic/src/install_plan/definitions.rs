@@ -242,7 +242,7 @@ impl Replacement {
     }
 
     /// The versions, as `group/version`, of which objects may not fit afterwards: those with another schema.
-    pub fn doubtful(&self) -> impl Iterator<Item = String> {
+    pub fn changed_schemas(&self) -> impl Iterator<Item = String> {
         let versions = self.versions.iter().filter(|(_, before, after)| before != after);
         versions.map(|(name, ..)| format!("{}/{name}", self.group))
     }

@@ -12,7 +12,7 @@ use super::apis::provided_by;
 use super::namespaces::{added_or_removed, changed};
 use super::roles::group_roles;
 use super::targets::{TargetsError, select};
-use super::{ApiKey, ApiSet, OperatorGroup, Surface};
+use super::{ApiKey, ApiSet, OperatorGroup, OperatorGroupApis};
 use crate::cluster::{Cluster, object_at, text};
 use crate::csv::{ClusterServiceVersion, set_phase};
 use crate::names;
@@ -191,15 +191,15 @@ impl Pass<'_> {
     }
 
     fn write_roles_and_prune(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
-        let surface = Surface::of(group);
-        let recorded = surface.provided.clone();
+        let own_apis = OperatorGroupApis::of(group);
+        let recorded = own_apis.provided.clone();
         let providers = providers(members);
         let provided: ApiSet = providers.keys().cloned().collect();
         let all = provided.union(&recorded);
         for role in group_roles(group, &all, self.cluster) {
             self.changes.put(role);
         }
-        for csv in providers_of(self.cluster, &all, &surface) {
+        for csv in providers_of(self.cluster, &all, &own_apis) {
             self.requeue(&csv);
         }
         // A member that has not come to its APIs yet will record them.
@@ -290,18 +290,22 @@ fn providers<'a>(members: &'a [Member<'_>]) -> BTreeMap<ApiKey, Vec<&'a ClusterS
 /// The ClusterServiceVersions that provide any of these APIs under other OperatorGroups that select a namespace of this
 /// one: these APIs may be a conflict for them now. A change of an OperatorGroup wakes its own members, and all that are
 /// in conflict.
-fn providers_of(cluster: &Cluster, apis: &ApiSet, surface: &Surface) -> Vec<ClusterServiceVersion> {
+fn providers_of(
+    cluster: &Cluster,
+    apis: &ApiSet,
+    own_apis: &OperatorGroupApis,
+) -> Vec<ClusterServiceVersion> {
     if apis.is_empty() {
         return Vec::new();
     }
-    let others: Vec<Surface> = cluster
+    let others: Vec<OperatorGroupApis> = cluster
         .of_kind(names::OPERATOR_GROUP_KIND)
-        .filter_map(|other| Some(Surface::of(&OperatorGroup::read(other).ok()?)))
+        .filter_map(|other| Some(OperatorGroupApis::of(&OperatorGroup::read(other).ok()?)))
         .collect();
-    let namespaces: BTreeSet<&str> = surface
+    let namespaces: BTreeSet<&str> = own_apis
         .intersecting(&others)
         .into_iter()
-        .map(Surface::namespace)
+        .map(OperatorGroupApis::namespace)
         .collect();
     let csvs = namespaces
         .into_iter()

@@ -71,7 +71,7 @@ fn missing(subscription: &mut Value, now: &str) -> bool {
 }
 
 /// Whether a condition says anything.
-fn is_told(condition: &Value) -> bool {
+fn is_known(condition: &Value) -> bool {
     text(condition, "/status") != "Unknown"
 }
 
@@ -82,7 +82,7 @@ fn installed(plan: &Value) -> Option<&Value> {
 /// Message of the plan, or else the messages of the bundles that are waited for.
 fn message(plan: &Value) -> String {
     let own = installed(plan)
-        .filter(|found| is_told(found))
+        .filter(|found| is_known(found))
         .map(|found| text(found, "/message"))
         .unwrap_or_default();
     if !own.is_empty() {
@@ -92,7 +92,7 @@ fn message(plan: &Value) -> String {
         items(lookup, "/conditions").find(|found| text(found, "/type") == "BundleLookupPending")
     });
     let messages: Vec<String> = pending
-        .filter(|found| is_told(found))
+        .filter(|found| is_known(found))
         .map(|found| text(found, "/message"))
         .filter(|message| !message.is_empty())
         .map(|message| format!("{message}."))

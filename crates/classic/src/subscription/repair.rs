@@ -36,7 +36,7 @@ pub fn repairing<'a>(cluster: &'a Cluster, deleted: &'a Value) -> Vec<&'a Value>
 }
 
 /// The complete plans of ClusterServiceVersions that do not work, of which something may have been deleted unseen.
-pub fn doubtful(cluster: &Cluster) -> Vec<&Value> {
+pub fn plans_of_failing(cluster: &Cluster) -> Vec<&Value> {
     newest(cluster.of_kind(INSTALL_PLAN_KIND), |plan, step| {
         let csv = cluster.get(
             names::CSV_KIND,
@@ -49,7 +49,7 @@ pub fn doubtful(cluster: &Cluster) -> Vec<&Value> {
 
 /// The newest complete plan of a ClusterServiceVersion, of which something may have been deleted unseen when it stops
 /// working.
-pub fn doubtful_of<'a>(cluster: &'a Cluster, csv: &'a Value) -> Vec<&'a Value> {
+pub fn plan_of_failing<'a>(cluster: &'a Cluster, csv: &'a Value) -> Vec<&'a Value> {
     let name = text(csv, "/metadata/name");
     let plans = cluster.in_namespace(INSTALL_PLAN_KIND, text(csv, "/metadata/namespace"));
     newest(plans, |_, step| text(step, "/resolving") == name)
@@ -238,10 +238,10 @@ mod tests {
         ] {
             assert_eq!(names(repairing(&here, &deleted)), expected);
         }
-        assert_eq!(names(doubtful(&here)), Vec::<String>::new());
-        assert_eq!(names(doubtful(&cluster(csv()))), ["new"]);
-        assert_eq!(names(doubtful_of(&here, &csv())), ["new"]);
+        assert_eq!(names(plans_of_failing(&here)), Vec::<String>::new());
+        assert_eq!(names(plans_of_failing(&cluster(csv()))), ["new"]);
+        assert_eq!(names(plan_of_failing(&here, &csv())), ["new"]);
         let other = object(names::CSV_KIND, "n", "b.v1");
-        assert_eq!(names(doubtful_of(&here, &other)), Vec::<String>::new());
+        assert_eq!(names(plan_of_failing(&here, &other)), Vec::<String>::new());
     }
 }

@@ -1,7 +1,7 @@
 //! Update edges between versions.
 
 use crate::common::{TestCatalog, entry, outcome, shelf};
-use olm_resolve::{Installed, ReleaseField, Request, UpgradeConstraintPolicy, passed_over};
+use olm_resolve::{Installed, ReleaseField, Request, UpgradeConstraintPolicy, skipped_versions};
 use serde_json::json;
 
 /// Checks the chosen bundle, or the first line of the refusal.
@@ -337,7 +337,7 @@ fn an_update_passes_over_the_versions_between_in_its_channels() {
             channels,
             ..Request::default()
         };
-        let passed = passed_over(&package, &request, &installed, chosen).unwrap();
+        let passed = skipped_versions(&package, &request, &installed, chosen).unwrap();
         let names: Vec<&str> = passed.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, expected);
     }
@@ -347,7 +347,7 @@ fn an_update_passes_over_the_versions_between_in_its_channels() {
         ..installed
     };
     assert!(
-        passed_over(&package, &Request::default(), &newest, back)
+        skipped_versions(&package, &Request::default(), &newest, back)
             .unwrap()
             .is_empty()
     );

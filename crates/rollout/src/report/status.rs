@@ -194,7 +194,7 @@ fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -
         |status, reason, message: &str| (conditions::PROGRESSING, status, reason, message.to_owned());
     let available =
         |status, reason, message: &str| (conditions::AVAILABLE, status, reason, message.to_owned());
-    let doubtful = |status, reason, message: &str| {
+    let not_ready = |status, reason, message: &str| {
         let unknown = available(Status::Unknown, reason::RECONCILING, message);
         let known_before = conditions::find(before, conditions::AVAILABLE).is_some();
         let first = progressing(status, reason, message);
@@ -203,7 +203,7 @@ fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -
             .chain(known_before.then_some(unknown))
             .collect()
     };
-    let unfinished = |reason, message: &str| doubtful(Status::True, reason, message);
+    let unfinished = |reason, message: &str| not_ready(Status::True, reason, message);
     // A set without an extension has no version: these two texts have the gap that clients of the reference match.
     let rolling_out = format!("Revision {version} is rolling out.");
     match state {
@@ -240,7 +240,7 @@ fn condition_texts(before: &[Condition], state: &RevisionState, version: &str) -
         RevisionState::Removing(message) => unfinished(reason::REMOVING, message),
         RevisionState::Archiving => unfinished(reason::RETRYING, ARCHIVING),
         RevisionState::Blocked(message) => vec![progressing(Status::False, reason::BLOCKED, message)],
-        RevisionState::Paused(message) => doubtful(Status::False, reason::BLOCKED, message),
+        RevisionState::Paused(message) => not_ready(Status::False, reason::BLOCKED, message),
         RevisionState::Archived => vec![
             progressing(Status::False, reason::ARCHIVED, ARCHIVED),
             available(Status::Unknown, reason::ARCHIVED, ARCHIVED),

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_goes_on_where_the_last_one_stopped() {
+    async fn a_run_continues_where_the_last_one_stopped() {
         let live = json!({"metadata": {"uid": "u", "generation": 3}});
         let (client, asked) = serve(&["a", "b"]);
         let short = Limits::within(Duration::ZERO);

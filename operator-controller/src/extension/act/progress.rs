@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_goes_on_where_the_last_one_stopped() {
+    fn a_new_leader_continues_where_the_last_one_stopped() {
         let definition = json!({"metadata": {"uid": "u", "generation": 3}});
         let mut reached = MigrationProgress::begin(&definition);
         reached.last = "n/b".to_owned();

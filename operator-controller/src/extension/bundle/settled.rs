@@ -14,8 +14,8 @@ use crate::extension::revisions::is_blocked;
 pub struct Inputs {
     /// A digest, because the inputs of every extension are kept and a bundle in a catalog can be long.
     digest: [u8; 32],
-    /// The trouble that the newest revision reports.
-    trouble: Option<String>,
+    /// The failure that the newest revision reports.
+    failure: Option<String>,
 }
 
 impl Inputs {
@@ -43,10 +43,10 @@ impl Inputs {
             "latest": latest.map(identity),
         });
         let blocked = latest.filter(|latest| is_blocked(latest));
-        let trouble = blocked.and_then(|set| conditions::find(set.conditions(), PROGRESSING));
+        let failure = blocked.and_then(|set| conditions::find(set.conditions(), PROGRESSING));
         Self {
             digest: Sha256::digest(all.to_string()).into(),
-            trouble: trouble.map(|progressing| progressing.message.clone()),
+            failure: failure.map(|progressing| progressing.message.clone()),
         }
     }
 }
@@ -76,9 +76,9 @@ impl Settled {
             return false;
         };
         let holds =
-            known.digest == inputs.digest && (inputs.trouble.is_none() || known.trouble == inputs.trouble);
-        if holds && inputs.trouble.is_none() {
-            known.trouble = None;
+            known.digest == inputs.digest && (inputs.failure.is_none() || known.failure == inputs.failure);
+        if holds && inputs.failure.is_none() {
+            known.failure = None;
         }
         holds
     }
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn the_same_inputs_are_settled_until_new_trouble_comes() {
-        let inputs = |digest: u8, trouble: Option<&str>| Inputs {
+        let inputs = |digest: u8, failure: Option<&str>| Inputs {
             digest: [digest; 32],
-            trouble: trouble.map(str::to_owned),
+            failure: failure.map(str::to_owned),
         };
         assert!(!Settled::default().holds(&inputs(1, None)));
         let mut settled = Settled(Some(inputs(1, Some("a"))));
@@ -101,7 +101,7 @@ mod tests {
             (inputs(1, Some("a")), true),
             (inputs(1, Some("b")), false),
             (inputs(1, None), true),
-            // The trouble ended in between.
+            // The failure ended in between.
             (inputs(1, Some("a")), false),
         ] {
             assert_eq!(settled.holds(&given), expected, "{given:?}");

@@ -10,7 +10,9 @@ use olm_classic::operator_group::namespaces::{added_or_removed, changed};
 use olm_classic::operator_group::pass::pass;
 use olm_classic::operator_group::roles::{api_roles, group_role_name};
 use olm_classic::operator_group::targets::{select, webhook_selector};
-use olm_classic::operator_group::{ApiDecision, ApiKey, ApiSet, NamespaceSet, OperatorGroup, Surface};
+use olm_classic::operator_group::{
+    ApiDecision, ApiKey, ApiSet, NamespaceSet, OperatorGroup, OperatorGroupApis,
+};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -172,18 +174,19 @@ fn group_surface(case: &Value) -> Outcome {
         Ok(group) => group,
         Err(outcome) => return outcome,
     };
-    let surface = Surface::of(&group);
-    let targets: Vec<&str> = surface.targets.iter().collect();
+    let apis = OperatorGroupApis::of(&group);
+    let targets: Vec<&str> = apis.targets.iter().collect();
     Outcome::compare("targets", &json!(sorted(case, "targets")), &json!(targets))
-        .and(|| compare_apis(case, "provided_apis", &surface.provided))
+        .and(|| compare_apis(case, "provided_apis", &apis.provided))
         .and(|| compare(case, "targets_annotation", &json!(group.targets_annotation())))
 }
 
 fn reconcile_provided_apis(case: &Value) -> Outcome {
     let add = apis(&texts(case, "add"));
-    let surface = |object: &Value| group(object).map(|group| Surface::of(&group));
-    let others: Result<Vec<Surface>, Outcome> = list(case, "others").into_iter().map(surface).collect();
-    let (own, others) = match (surface(&case["group"]), others) {
+    let apis = |object: &Value| group(object).map(|group| OperatorGroupApis::of(&group));
+    let others: Result<Vec<OperatorGroupApis>, Outcome> =
+        list(case, "others").into_iter().map(apis).collect();
+    let (own, others) = match (apis(&case["group"]), others) {
         (Ok(own), Ok(others)) => (own, others),
         (Err(outcome), _) | (_, Err(outcome)) => return outcome,
     };

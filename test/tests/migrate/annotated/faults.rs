@@ -76,7 +76,7 @@ async fn go(stage: &mut Stage, proxy: &Proxy, is_return: bool) -> Result<()> {
 }
 
 #[test]
-fn a_move_by_annotation_goes_on_after_a_crash_at_a_write() -> Result<()> {
+fn a_move_by_annotation_continues_after_a_crash_at_a_write() -> Result<()> {
     let every = match std::env::var("FAULTS").as_deref() {
         Ok("all") => 1,
         _ => EVERY,

@@ -97,7 +97,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// The first fault; nothing where all are good.
-pub(super) fn trouble(pass: &Pass<'_>, wanted: &[Value]) -> Option<DeploymentProblem> {
+pub(super) fn first_problem(pass: &Pass<'_>, wanted: &[Value]) -> Option<DeploymentProblem> {
     wanted.iter().find_map(|wanted| {
         let name = text(wanted, "/metadata/name");
         match live(pass, wanted) {

@@ -8,7 +8,7 @@ use crate::names;
 use crate::operator_group::apis::provided_by;
 use crate::operator_group::install_modes::InstallModes;
 use crate::operator_group::targets::select;
-use crate::operator_group::{ApiDecision, ApiSet, OperatorGroup, Surface};
+use crate::operator_group::{ApiDecision, ApiSet, OperatorGroup, OperatorGroupApis};
 
 const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
 const NONE: &str = "csv in namespace with no operatorgroups";
@@ -117,12 +117,12 @@ fn supported(pass: &mut Pass<'_>) -> Gate {
 
 fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Gate {
     let cluster = pass.facts.cluster;
-    let others: Vec<Surface> = cluster
+    let others: Vec<OperatorGroupApis> = cluster
         .of_kind(names::OPERATOR_GROUP_KIND)
-        .filter_map(|other| Some(Surface::of(&OperatorGroup::read(other).ok()?)))
+        .filter_map(|other| Some(OperatorGroupApis::of(&OperatorGroup::read(other).ok()?)))
         .collect();
-    let surface = Surface::of(group);
-    let decision = surface.decide(provided, &others);
+    let own_apis = OperatorGroupApis::of(group);
+    let decision = own_apis.decide(provided, &others);
     match decision {
         ApiDecision::Keep => return Gate::Passed,
         ApiDecision::Conflict => {
@@ -145,7 +145,7 @@ fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Ga
         }
         ApiDecision::Add | ApiDecision::Remove => {}
     }
-    let annotation = surface.annotation_after(decision, provided).unwrap_or_default();
+    let annotation = own_apis.annotation_after(decision, provided).unwrap_or_default();
     let recorded = group.metadata.annotations.get(names::PROVIDED_APIS_ANNOTATION);
     // An API whose kind has a dot is read back as another one: it is never recorded as it is.
     if decision == ApiDecision::Add && recorded == Some(&annotation) {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::api_services::{ApiServiceState, Unanswered};
-use super::deployments::{DeploymentProblem, trouble, unready_deployments};
+use super::deployments::{DeploymentProblem, first_problem, unready_deployments};
 use super::{Pass, api_services, webhooks};
 
 /// Phase and reason of a ClusterServiceVersion that waits.
@@ -23,7 +23,7 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStat
             return false;
         }
     };
-    let found = trouble(pass, wanted);
+    let found = first_problem(pass, wanted);
     let webhooks = webhooks::webhook_state(pass);
     let superfluous = webhooks.superfluous.into_iter();
     pass.decision

@@ -5,7 +5,7 @@ use crate::names;
 
 /// Namespaces and APIs of one OperatorGroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surface {
+pub struct OperatorGroupApis {
     /// `name/namespace` of the OperatorGroup.
     pub identifier: String,
     /// The namespaces in its status, and its own one; none before its first pass.
@@ -27,7 +27,7 @@ pub enum ApiDecision {
     Keep,
 }
 
-impl Surface {
+impl OperatorGroupApis {
     /// Namespaces and APIs of an OperatorGroup.
     pub fn of(group: &OperatorGroup) -> Self {
         let mut targets = group.namespaces().to_vec();
@@ -90,12 +90,12 @@ mod tests {
 
     use super::*;
 
-    fn group(name: &str, namespaces: &[&str], apis: &str) -> Surface {
+    fn group(name: &str, namespaces: &[&str], apis: &str) -> OperatorGroupApis {
         let group = json!({
             "metadata": {"name": name, "namespace": format!("of-{name}"), "annotations": {"olm.providedAPIs": apis}},
             "status": {"namespaces": namespaces},
         });
-        Surface::of(&OperatorGroup::read(&group).unwrap())
+        OperatorGroupApis::of(&OperatorGroup::read(&group).unwrap())
     }
 
     #[test]

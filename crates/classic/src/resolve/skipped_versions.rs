@@ -6,7 +6,7 @@ use super::solver::{Constraint, Rule, SolveError, Variable, solve};
 use super::variables::{SUBSCRIPTION, Variables};
 
 /// Reasons why Subscriptions do not get the version that they prefer, by name.
-pub(super) fn passed_over(variables: &Variables, chosen: &[String]) -> BTreeMap<String, String> {
+pub(super) fn skipped_versions(variables: &Variables, chosen: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (position, variable) in variables.all.iter().enumerate() {
         let Some(name) = variable.id.strip_prefix(SUBSCRIPTION) else {
