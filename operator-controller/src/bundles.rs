@@ -101,7 +101,7 @@ struct Registries {
 }
 
 /// The settings of bundle fetches.
-pub(crate) struct Settings {
+pub(crate) struct BundleSettings {
     /// A directory of PEM files with authorities of registries.
     pub authorities: Option<PathBuf>,
     /// Hosts of token services that registries of other sites may use.
@@ -122,7 +122,7 @@ pub(crate) struct Settings {
 
 impl Bundles {
     /// A fetcher that has not read anything yet.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: BundleSettings) -> Self {
         let mut options = Options::new(concat!("operator-controller/", env!("CARGO_PKG_VERSION")));
         options.authorities = settings.authorities;
         options.authorities_setting = "--pull-cas-dir";

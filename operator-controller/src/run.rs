@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::bundles::credentials::PullSecrets;
-use crate::bundles::{Bundles, Settings};
+use crate::bundles::{BundleSettings, Bundles};
 use crate::catalogs::Catalogs;
 use crate::catalogs::trust::Authorities;
 use crate::extension::act::orphaned_secrets;
@@ -175,7 +175,7 @@ pub async fn run_until(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
 
 /// The fetcher of bundle images.
 fn bundles(args: &Args, secrets: PullSecrets, queue: &Queue<String>) -> Bundles {
-    Bundles::new(Settings {
+    Bundles::new(BundleSettings {
         authorities: args.registry_authorities(),
         token_services: args.common.registry_token_services.clone(),
         cache: args.cache_path.join("bundles"),
@@ -188,8 +188,8 @@ fn bundles(args: &Args, secrets: PullSecrets, queue: &Queue<String>) -> Bundles 
 }
 
 /// The settings of the ClusterObjectSet controller.
-fn options(args: &Args, namespace: &str, counters: &Counters) -> object_set::controller::Options {
-    object_set::controller::Options {
+fn options(args: &Args, namespace: &str, counters: &Counters) -> object_set::controller::ControllerOptions {
+    object_set::controller::ControllerOptions {
         system_namespace: namespace.to_owned(),
         default_account: args.default_service_account.clone(),
         concurrency: args.concurrency,

@@ -2,7 +2,7 @@
 
 use olm_classic::cluster::text;
 use olm_classic::resolve::CatalogContent;
-use olm_classic::subscription::{Entry, Health};
+use olm_classic::subscription::{DeprecatedEntry, Health};
 use serde_json::Value;
 
 /// The verdict about a CatalogSource as it is on the wire. As with the Go implementation, it is about the spec and the
@@ -17,7 +17,7 @@ pub fn health(source: &Value) -> Health {
 }
 
 /// Entries of the catalogs for the installed version of a Subscription.
-pub fn entries(subscription: &Value, catalogs: &[CatalogContent]) -> Vec<Entry> {
+pub fn entries(subscription: &Value, catalogs: &[CatalogContent]) -> Vec<DeprecatedEntry> {
     let of = |pointer: &str| text(subscription, pointer);
     let installed = of("/status/installedCSV");
     let catalog = catalogs.iter().find(|catalog| {
@@ -31,7 +31,7 @@ pub fn entries(subscription: &Value, catalogs: &[CatalogContent]) -> Vec<Entry> 
     let found = found.filter(|entry| entry.name == installed);
     let found = found.map(|entry| {
         let [package_deprecation, channel_deprecation, bundle_deprecation] = entry.deprecations.clone();
-        Entry {
+        DeprecatedEntry {
             name: entry.name.clone(),
             package: entry.package.clone(),
             channel: entry.channel.clone(),

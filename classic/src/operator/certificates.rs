@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use olm_classic::install::{Certificate, Issuer};
+use olm_classic::install::{IssuedCertificate, Issuer};
 use olm_platform::tls::certificate::not_after;
 use olm_platform::tls::issue::{Issued, Lifetimes, Renew, issue};
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ impl Authority {
 }
 
 impl Issuer for Authority {
-    fn issue(&self, hosts: &[String]) -> Result<Certificate, String> {
+    fn issue(&self, hosts: &[String]) -> Result<IssuedCertificate, String> {
         let mut issued = self.issued.lock();
         let renew = if issued.is_some() {
             Renew::Certificate
@@ -46,7 +46,7 @@ impl Issuer for Authority {
         let made = issue(issued.take(), renew, hosts, LIFETIMES, self.today);
         let made = made.map_err(|error| format!("cannot make a certificate: {error}"))?;
         let expires = made.expires().to_zoned(TimeZone::UTC);
-        let certificate = Certificate {
+        let certificate = IssuedCertificate {
             authority: made.trusted(),
             certificate: made.certificate().to_owned(),
             key: made.key().to_owned(),

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use olm_classic::package_manifest::{Entry, manifest};
+use olm_classic::package_manifest::{PackageChannelEntry, manifest};
 use olm_classic::registry::{BundleMessage, PackageMessage};
 use serde_json::Value;
 
@@ -51,11 +51,11 @@ pub(super) trait Connect: Send + Sync + 'static {
 /// The registry is not reached, or refuses to list.
 pub(super) async fn load(object: &Value, registry: &impl Registry) -> Result<Vec<Item>, ClientError> {
     let names = registry.packages().await?;
-    let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+    let mut entries: BTreeMap<String, Vec<PackageChannelEntry>> = BTreeMap::new();
     let mut bytes = 0;
     registry
         .bundles(|bundle| {
-            if let Some(entry) = Entry::new(&bundle) {
+            if let Some(entry) = PackageChannelEntry::new(&bundle) {
                 bytes += entry.size();
                 entries.entry(bundle.package_name).or_default().push(entry);
             }
@@ -91,7 +91,7 @@ async fn package(
     source: &Arc<Source>,
     registry: &impl Registry,
     name: &str,
-    entries: &[Entry],
+    entries: &[PackageChannelEntry],
 ) -> Result<Option<Item>, ClientError> {
     let Some(package) = readable(registry.package(name).await)? else {
         return Ok(None);

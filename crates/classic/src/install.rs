@@ -24,7 +24,7 @@ pub use callers::webhook_hash;
 
 /// A certificate with its key and authority, each PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Certificate {
+pub struct IssuedCertificate {
     /// The authority that signed it.
     pub authority: String,
     /// The certificate.
@@ -41,7 +41,7 @@ pub trait Issuer {
     ///
     /// # Errors
     /// The reason why the certificate cannot be made.
-    fn issue(&self, hosts: &[String]) -> Result<Certificate, String>;
+    fn issue(&self, hosts: &[String]) -> Result<IssuedCertificate, String>;
 
     /// Time when the earlier one of a certificate and its authority, both PEM, must be renewed; `None` where that is
     /// unknown. A text that is no certificate must be renewed at once.

@@ -36,7 +36,7 @@ const SAME: [&str; 5] = [
 
 /// A CatalogSource as it is on the wire, and its content.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct ServedCatalog<'a> {
     /// The CatalogSource.
     pub object: &'a Value,
     /// The content that its registry serves.
@@ -54,14 +54,14 @@ pub struct PackageManifest {
 
 /// A bundle as the entry of a channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct PackageChannelEntry {
     channel: String,
     name: String,
     version: String,
     deprecation: Option<DeprecationMessage>,
 }
 
-impl Entry {
+impl PackageChannelEntry {
     /// The entry of a bundle in its channel; nothing for a bundle that says that it must not be shown.
     pub fn new(bundle: &BundleMessage) -> Option<Self> {
         let is_shown = bundle.properties.iter().all(|found| found.kind != DEPRECATED);
@@ -94,9 +94,9 @@ pub fn rank<'a>(source: &'a Value, namespace: &str) -> impl Ord + use<'a> {
 
 /// Those that a namespace sees, of its own catalogs first, then of the global ones; all, for an empty namespace.
 /// `global` is the namespace of global catalogs.
-pub fn manifests(sources: &[Source<'_>], namespace: &str, global: &str) -> Vec<PackageManifest> {
-    let place = |source: &&Source<'_>| text(source.object, "/metadata/namespace").to_owned();
-    let mut seen: Vec<&Source<'_>> = sources
+pub fn manifests(sources: &[ServedCatalog<'_>], namespace: &str, global: &str) -> Vec<PackageManifest> {
+    let place = |source: &&ServedCatalog<'_>| text(source.object, "/metadata/namespace").to_owned();
+    let mut seen: Vec<&ServedCatalog<'_>> = sources
         .iter()
         .filter(|source| {
             let place = place(source);
@@ -114,9 +114,9 @@ pub fn manifests(sources: &[Source<'_>], namespace: &str, global: &str) -> Vec<P
         };
         let registry = Registry::new(source.catalog);
         // Once for the catalog: a list of all bundles for each package takes minutes for a large one.
-        let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+        let mut entries: BTreeMap<String, Vec<PackageChannelEntry>> = BTreeMap::new();
         for bundle in registry.list_bundles() {
-            let entry = Entry::new(&bundle);
+            let entry = PackageChannelEntry::new(&bundle);
             entries.entry(bundle.package_name).or_default().extend(entry);
         }
         for name in registry.list_packages() {
@@ -149,7 +149,7 @@ pub fn manifest(
     source: &Value,
     package: &PackageMessage,
     heads: &BTreeMap<String, String>,
-    entries: &[Entry],
+    entries: &[PackageChannelEntry],
     namespace: &str,
 ) -> Option<PackageManifest> {
     let name = package.name.as_str();
@@ -249,9 +249,11 @@ fn labels(source: &Value, csv: &Value) -> Map<String, Value> {
 }
 
 /// The bundles of a channel, newest first; null where there is none.
-fn shown_entries(entries: &[Entry], channel: &str) -> Value {
-    let mut shown: Vec<&Entry> = entries.iter().filter(|entry| entry.channel == channel).collect();
-    let version = |entry: &&Entry| parse_version(&entry.version).unwrap_or(Version::new(0, 0, 0));
+fn shown_entries(entries: &[PackageChannelEntry], channel: &str) -> Value {
+    let mut shown: Vec<&PackageChannelEntry> =
+        entries.iter().filter(|entry| entry.channel == channel).collect();
+    let version =
+        |entry: &&PackageChannelEntry| parse_version(&entry.version).unwrap_or(Version::new(0, 0, 0));
     // Build metadata does not count.
     shown.sort_by(|left, right| version(right).cmp_precedence(&version(left)));
     let entries: Vec<Value> = shown

@@ -31,7 +31,7 @@ struct PackageContent<'a> {
 
 /// One entry of a channel with its bundle.
 #[derive(Debug, Clone, Copy)]
-struct Member<'a> {
+struct ChannelMember<'a> {
     content: &'a PackageContent<'a>,
     channel: &'a Channel,
     entry: &'a ChannelEntry,
@@ -128,7 +128,7 @@ impl<'a> Registry<'a> {
     /// `ListBundles`: one message for each entry of each channel, by channel, package and name. A bundle with an image
     /// has no manifests.
     pub fn list_bundles(&self) -> Vec<BundleMessage> {
-        let mut members: Vec<Member<'_>> = self.members().collect();
+        let mut members: Vec<ChannelMember<'_>> = self.members().collect();
         members.sort_by_key(|member| {
             (
                 member.channel.name.as_str(),
@@ -264,7 +264,7 @@ impl<'a> Registry<'a> {
         content.ok_or_else(|| RegistryError::Package(name.to_owned()))
     }
 
-    fn members(&self) -> impl Iterator<Item = Member<'_>> {
+    fn members(&self) -> impl Iterator<Item = ChannelMember<'_>> {
         self.packages.values().flat_map(|content| {
             let channels = content.channels.values();
             channels.flat_map(move |channel| content.members(channel))
@@ -275,7 +275,7 @@ impl<'a> Registry<'a> {
         &self,
         package: &str,
         channel: &str,
-    ) -> Result<impl Iterator<Item = Member<'_>>, RegistryError> {
+    ) -> Result<impl Iterator<Item = ChannelMember<'_>>, RegistryError> {
         let content = self.content(package)?;
         let found = content.channels.get(channel);
         let missing = || RegistryError::Channel(package.to_owned(), channel.to_owned());
@@ -306,14 +306,14 @@ fn head(channel: &Channel) -> Option<&str> {
 
 impl<'a> PackageContent<'a> {
     /// The entries of a channel whose bundles the catalog has, by name.
-    fn members(&'a self, channel: &'a Channel) -> impl Iterator<Item = Member<'a>> {
+    fn members(&'a self, channel: &'a Channel) -> impl Iterator<Item = ChannelMember<'a>> {
         let entries: BTreeMap<&str, &ChannelEntry> = channel
             .entries
             .iter()
             .map(|entry| (entry.name.as_str(), entry))
             .collect();
         entries.into_values().filter_map(move |entry| {
-            Some(Member {
+            Some(ChannelMember {
                 content: self,
                 channel,
                 entry,
@@ -331,7 +331,7 @@ impl<'a> PackageContent<'a> {
     }
 }
 
-impl Member<'_> {
+impl ChannelMember<'_> {
     fn provides(&self, api: &Gvk) -> bool {
         let mut properties = self.bundle.properties.iter();
         properties.any(|property| {

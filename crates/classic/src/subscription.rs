@@ -23,7 +23,7 @@ mod status;
 mod verified;
 
 pub use catalogs::Health;
-pub use deprecations::Entry;
+pub use deprecations::DeprecatedEntry;
 pub use failed_plan::{PlanRetries, reconsidered, retried, superseded};
 pub use installed::with_installed;
 pub use migration::{

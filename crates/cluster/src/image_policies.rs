@@ -39,11 +39,11 @@ pub enum Kinds {
 #[derive(Debug)]
 pub struct ImagePolicies {
     kinds: Kinds,
-    known: watch::Sender<Known>,
+    known: watch::Sender<PolicyRules>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Known {
+struct PolicyRules {
     /// The rules of the ClusterImagePolicies; none until they are read.
     cluster: Option<Rules>,
     /// The rules of the ImagePolicies; none until they are read.
@@ -64,13 +64,13 @@ impl ImagePolicies {
         let cluster = None;
         Self {
             kinds,
-            known: watch::Sender::new(Known { cluster, namespaced }),
+            known: watch::Sender::new(PolicyRules { cluster, namespaced }),
         }
     }
 
     /// Follows the policies, and calls `changed` after each change. Never returns.
     pub async fn follow(&self, client: &Client, changed: impl Fn()) {
-        let change = |found: &Found<'_>, change: &dyn Fn(&mut Known)| {
+        let change = |found: &Found<'_>, change: &dyn Fn(&mut PolicyRules)| {
             let is_new = self.known.send_if_modified(|known| {
                 let before = known.clone();
                 change(known);
@@ -100,7 +100,7 @@ impl ImagePolicies {
 
     /// Waits until it is known which policies there are, or that they cannot be read.
     pub async fn ready(&self) {
-        let is_known = |known: &Known| known.cluster.is_some() && known.namespaced.is_some();
+        let is_known = |known: &PolicyRules| known.cluster.is_some() && known.namespaced.is_some();
         // The sender lives as long as this does.
         let _ = self.known.subscribe().wait_for(is_known).await;
     }
@@ -242,7 +242,7 @@ mod tests {
     fn an_image_policy_holds_in_its_namespace_and_one_that_is_not_read_everywhere() {
         let policies = ImagePolicies::new(Kinds::All);
         let set = |cluster: &Found<'_>, namespaced: &Found<'_>| {
-            policies.known.send_replace(Known {
+            policies.known.send_replace(PolicyRules {
                 cluster: cluster_rules(cluster),
                 namespaced: namespaced_rules(namespaced),
             });
@@ -348,7 +348,7 @@ mod tests {
         const OF_NAMESPACE: &str = "/apis/config.openshift.io/v1/namespaces/a/imagepolicies";
         let (cluster, namespaced) = (objects(&[("", "x")]), objects(&[("a", "y")]));
         let policies = ImagePolicies::new(Kinds::All);
-        policies.known.send_replace(Known {
+        policies.known.send_replace(PolicyRules {
             cluster: cluster_rules(&Found::Objects(&cluster)),
             namespaced: namespaced_rules(&Found::Objects(&namespaced)),
         });

@@ -59,7 +59,7 @@ enum Serving {
 
 /// An objects' watch. Objects stay known while it is interrupted.
 #[derive(Default)]
-struct Known {
+struct WatchedObjects {
     objects: Objects,
     /// The objects of an incomplete list.
     listed: Objects,
@@ -233,7 +233,7 @@ impl OptionalKind {
     /// Reports the objects. Ends when the right to watch them is lost.
     async fn watch_until_forbidden(&self, api: &Api<DynamicObject>, found: &impl Fn(Found<'_>)) {
         let mut events = pin!(watcher(api.clone(), Config::default()).default_backoff());
-        let mut known = Known::default();
+        let mut known = WatchedObjects::default();
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
@@ -277,7 +277,7 @@ fn key(object: &DynamicObject) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-impl Known {
+impl WatchedObjects {
     /// Handles an event; returns whether all objects are known and may have changed.
     fn take(&mut self, event: Event<DynamicObject>) -> bool {
         let event = event.modify(|object| object.metadata.managed_fields = None);
@@ -353,7 +353,7 @@ mod tests {
         let object = |name: &str| -> DynamicObject {
             serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap()
         };
-        let mut known = Known::default();
+        let mut known = WatchedObjects::default();
         let mut check = |event, changed: bool, names: &[&str]| {
             assert_eq!(known.take(event), changed);
             let found: Vec<_> = known.objects.keys().map(|(_, name)| name.as_str()).collect();

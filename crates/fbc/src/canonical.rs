@@ -176,7 +176,7 @@ fn finish_object(
     });
 }
 
-enum Pending {
+enum PendingValue {
     /// A part of the text to copy.
     Text(usize, usize),
     /// Members to write, and whether the next one is the first.
@@ -185,11 +185,11 @@ enum Pending {
 
 /// Writes `text`, which is valid JSON, in canonical form. `order` is the text's own.
 pub(crate) fn write(text: &str, order: &Order, out: &mut String) {
-    let mut stack = vec![Pending::Text(0, text.len())];
+    let mut stack = vec![PendingValue::Text(0, text.len())];
     while let Some(work) = stack.pop() {
         match work {
-            Pending::Text(at, end) => copy(text, at, end, order, out, &mut stack),
-            Pending::Members { next, end, first } => {
+            PendingValue::Text(at, end) => copy(text, at, end, order, out, &mut stack),
+            PendingValue::Members { next, end, first } => {
                 let Some(member) = order.members.get(next).filter(|_| next < end) else {
                     out.push('}');
                     continue;
@@ -199,19 +199,26 @@ pub(crate) fn write(text: &str, order: &Order, out: &mut String) {
                 }
                 write_token(slice(text, member.key), out);
                 out.push(':');
-                stack.push(Pending::Members {
+                stack.push(PendingValue::Members {
                     next: next + 1,
                     end,
                     first: false,
                 });
-                stack.push(Pending::Text(member.value.0, member.value.1));
+                stack.push(PendingValue::Text(member.value.0, member.value.1));
             }
         }
     }
 }
 
 /// Copies a stretch up to its end or to an object that is out of order.
-fn copy(text: &str, start: usize, end: usize, order: &Order, out: &mut String, stack: &mut Vec<Pending>) {
+fn copy(
+    text: &str,
+    start: usize,
+    end: usize,
+    order: &Order,
+    out: &mut String,
+    stack: &mut Vec<PendingValue>,
+) {
     let bytes = text.as_bytes();
     let mut at = start;
     let mut copied = start;
@@ -236,8 +243,8 @@ fn copy(text: &str, start: usize, end: usize, order: &Order, out: &mut String, s
                 if let Some(object) = found.ok().and_then(|found| order.unordered.get(found)) {
                     out.push_str(slice(text, (copied, at)));
                     out.push('{');
-                    stack.push(Pending::Text(object.end, end));
-                    stack.push(Pending::Members {
+                    stack.push(PendingValue::Text(object.end, end));
+                    stack.push(PendingValue::Members {
                         next: object.members.0,
                         end: object.members.1,
                         first: true,

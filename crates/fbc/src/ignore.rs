@@ -61,12 +61,12 @@ impl Ignore {
             .rev()
             .flat_map(|(_, patterns)| patterns.iter().rev());
         let deciding = patterns.into_iter().find(|pattern| pattern.matches(&parts));
-        deciding.is_some_and(|pattern| pattern.effect == Effect::Ignore)
+        deciding.is_some_and(|pattern| pattern.effect == PatternEffect::Ignore)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
+enum PatternEffect {
     Ignore,
     Include,
 }
@@ -81,13 +81,13 @@ enum Target {
 struct Pattern {
     /// The directory that the pattern is about.
     directory: Vec<String>,
-    effect: Effect,
+    effect: PatternEffect,
     target: Target,
-    shape: Shape,
+    shape: PatternShape,
 }
 
 #[derive(Debug, Clone)]
-enum Shape {
+enum PatternShape {
     /// A name at any depth.
     Name(Glob),
     /// A path from the directory on.
@@ -109,8 +109,8 @@ impl Pattern {
             return None;
         }
         let (effect, text) = match line.strip_prefix('!') {
-            Some(rest) => (Effect::Include, rest),
-            None => (Effect::Ignore, line),
+            Some(rest) => (PatternEffect::Include, rest),
+            None => (PatternEffect::Ignore, line),
         };
         let (target, text) = match text.strip_suffix('/') {
             Some(rest) => (Target::Directories, rest),
@@ -124,9 +124,9 @@ impl Pattern {
                     "**" => Some(Step::Depths),
                     name => Glob::parse(name).map(Step::Name),
                 });
-            Shape::Path(steps.collect::<Option<Vec<_>>>()?)
+            PatternShape::Path(steps.collect::<Option<Vec<_>>>()?)
         } else {
-            Shape::Name(Glob::parse(text)?)
+            PatternShape::Name(Glob::parse(text)?)
         };
         let directory = directory.iter().map(|part| (*part).to_owned()).collect();
         Some(Self {
@@ -152,8 +152,8 @@ impl Pattern {
             Target::Directories => path.len() - 1,
         };
         match &self.shape {
-            Shape::Name(glob) => path.iter().take(longest).any(|part| glob.matches(part)),
-            Shape::Path(steps) => lengths(steps, path)
+            PatternShape::Name(glob) => path.iter().take(longest).any(|part| glob.matches(part)),
+            PatternShape::Path(steps) => lengths(steps, path)
                 .iter()
                 .any(|length| (1..=longest).contains(length)),
         }

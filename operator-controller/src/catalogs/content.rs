@@ -42,7 +42,7 @@ pub(crate) struct Reader<'a> {
 }
 
 #[derive(Deserialize)]
-struct Head<'a> {
+struct PackageBlobHead<'a> {
     #[serde(borrow, default)]
     schema: std::borrow::Cow<'a, str>,
     #[serde(borrow, default)]
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         let number = self.line;
         let wrong = |reason: String| ContentError::Blob { line: number, reason };
         let text = std::str::from_utf8(line).map_err(|e| wrong(e.to_string()))?;
-        let head: Head<'_> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        let head: PackageBlobHead<'_> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
         if head.package != self.package {
             return Ok(());
         }

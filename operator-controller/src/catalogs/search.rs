@@ -20,7 +20,7 @@ const MOST_PACKAGES: usize = 20;
 const MOST_SEARCHES: usize = 200;
 
 #[derive(Deserialize)]
-struct Head<'a> {
+struct BlobHead<'a> {
     #[serde(borrow, default)]
     schema: std::borrow::Cow<'a, str>,
     #[serde(borrow, default)]
@@ -93,7 +93,7 @@ impl Catalogs {
         }
         let mut best: Option<(usize, String)> = None;
         self.each(address, SCHEMA_PACKAGE, None, |line| {
-            let head: Option<Head<'_>> = serde_json::from_str(line).ok();
+            let head: Option<BlobHead<'_>> = serde_json::from_str(line).ok();
             let name = head.map(|head| head.name.into_owned()).unwrap_or_default();
             if let Some(distance) = distance(package, &name) {
                 let found = (distance, name);
@@ -165,7 +165,7 @@ impl Catalogs {
             if has_too_many_values(line) {
                 return Ok(());
             }
-            let head: Option<Head<'_>> = serde_json::from_str(text).ok();
+            let head: Option<BlobHead<'_>> = serde_json::from_str(text).ok();
             if head.is_some_and(|head| head.schema == schema && name.is_none_or(|name| head.name == name)) {
                 take(text);
             }

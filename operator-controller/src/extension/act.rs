@@ -36,7 +36,7 @@ const TRIES: usize = 5;
 
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache {
+pub(crate) struct ActCache {
     /// The progress of a migration of stored versions.
     migration: Migration,
     /// The migrations for the next revision, a line for each CRD.
@@ -49,7 +49,7 @@ pub(crate) struct Cache {
     has_failed_write: bool,
 }
 
-impl Cache {
+impl ActCache {
     /// The migrations for the next revision.
     pub(crate) fn migrated(&self) -> &[String] {
         &self.migrated
@@ -188,7 +188,7 @@ pub(crate) async fn act(
     context: &Context,
     extension: &ClusterExtension,
     checked: Checked,
-    cache: &mut Cache,
+    cache: &mut ActCache,
 ) -> Result<Applied, ActError> {
     let (actions, creation, announcement) = checked.into_parts();
     if cache.secrets_without_owner {
@@ -225,7 +225,7 @@ async fn execute(
     context: &Context,
     extension: &ClusterExtension,
     action: Action,
-    cache: &mut Cache,
+    cache: &mut ActCache,
 ) -> Result<Option<String>, ActError> {
     let client = &context.client;
     match action {
@@ -346,7 +346,7 @@ async fn migrate(
     extension: &ClusterExtension,
     account: &AccountName,
     definitions: &[StoredVersions],
-    cache: &mut Cache,
+    cache: &mut ActCache,
 ) -> Result<(), ActError> {
     let client = context.accounts.client(account).await;
     let client = client.map_err(PreflightError::from)?;

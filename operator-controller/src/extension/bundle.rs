@@ -35,10 +35,10 @@ const REFUSAL_COUNTS: Duration = Duration::from_mins(5);
 
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache {
+pub(crate) struct BundleCache {
     settled: Settled,
-    compatibility: compatibility::Cache,
-    verification: verification::Cache,
+    compatibility: compatibility::CompatibilityCache,
+    verification: verification::VerificationCache,
     /// The OperatorCondition that the API server refused, and when.
     refused_condition: Option<(String, Instant)>,
 }
@@ -101,7 +101,7 @@ pub struct OperatorCondition {
 pub(crate) async fn render<'a>(
     context: &Context,
     resolved: Resolved<'a>,
-    cache: &mut Cache,
+    cache: &mut BundleCache,
 ) -> Result<Option<Rendered<'a>>, StageFailure> {
     let (extension, target) = (&resolved.observed.extension, &resolved.target);
     let own = resolved.observed.revisions.latest();
@@ -186,7 +186,7 @@ pub(crate) async fn render<'a>(
     }))
 }
 
-impl Cache {
+impl BundleCache {
     /// Records the inputs for which the newest revision is the wanted one; `None` for a revision that was just created
     /// or changed.
     pub(crate) fn settle(&mut self, inputs: Option<Inputs>) {

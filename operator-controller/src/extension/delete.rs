@@ -40,19 +40,23 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
-pub struct Cache {
+pub struct DeleteCache {
     /// The uninstall policy, once announced.
     announced: Option<Uninstall>,
     /// The custom resources that will be deleted, once announced.
     data_loss: Option<String>,
     /// The finalizers that block objects of its kinds.
-    finalizers: data_loss::Cache,
+    finalizers: data_loss::FinalizerCache,
     /// The teardown records of its revisions.
     records: Vec<TeardownRecord>,
 }
 
 /// Deletes an extension, one step in each run.
-pub(crate) async fn delete(context: &Context, extension: &ClusterExtension, cache: &mut Cache) -> Outcome {
+pub(crate) async fn delete(
+    context: &Context,
+    extension: &ClusterExtension,
+    cache: &mut DeleteCache,
+) -> Outcome {
     let error = match step(context, extension, cache).await {
         Ok(outcome) => return outcome,
         Err(error) => error,
@@ -75,7 +79,7 @@ pub(crate) async fn delete(context: &Context, extension: &ClusterExtension, cach
 async fn step(
     context: &Context,
     extension: &ClusterExtension,
-    cache: &mut Cache,
+    cache: &mut DeleteCache,
 ) -> Result<Outcome, ActError> {
     // Finalizers of others may still hold an extension that the controller has released.
     let Some(rest) = other_finalizers(extension) else {
@@ -84,7 +88,7 @@ async fn step(
     let observed = observe(context, extension, cache).await?;
     let plan = plan(&observed, rest);
     let checked = Checked::preparation(plan.actions);
-    let report = match act(context, extension, checked, &mut act::Cache::default()).await {
+    let report = match act(context, extension, checked, &mut act::ActCache::default()).await {
         Err(ActError::Release(error)) => DeletionReport::Progressing {
             reason: reason::RETRYING,
             message: bounded_message(&chain(&error)),
@@ -99,7 +103,7 @@ async fn step(
 async fn observe<'a>(
     context: &Context,
     extension: &'a ClusterExtension,
-    cache: &mut Cache,
+    cache: &mut DeleteCache,
 ) -> Result<DeletionState<'a>, ActError> {
     let policy = Policy::read(|key| extension.annotation(key));
     let uninstall = policy.as_ref().ok().map(|policy| policy.uninstall);
@@ -124,7 +128,7 @@ async fn nothing(
     context: &Context,
     extension: &ClusterExtension,
     uninstall: Option<Uninstall>,
-    cache: &mut Cache,
+    cache: &mut DeleteCache,
 ) -> Result<Remaining, ActError> {
     let uid = extension.metadata.uid.as_deref();
     cache
@@ -165,7 +169,7 @@ async fn observe_revisions(
     extension: &ClusterExtension,
     revisions: Revisions,
     uninstall: Option<Uninstall>,
-    cache: &mut Cache,
+    cache: &mut DeleteCache,
 ) -> Remaining {
     let mut dependents = None;
     if let Some(uninstall) = uninstall
@@ -212,7 +216,7 @@ async fn conclude(
     context: &Context,
     observed: &DeletionState<'_>,
     report: DeletionReport,
-    cache: &mut Cache,
+    cache: &mut DeleteCache,
 ) -> Result<Outcome, ActError> {
     let extension = observed.extension;
     match report {

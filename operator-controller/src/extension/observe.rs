@@ -27,7 +27,7 @@ pub struct Observed {
     /// The Helm release to continue from, while there is no revision.
     pub release: Option<(Entry, Release)>,
     /// The account and options of the installation, or the reason why they are unknown.
-    pub settings: Result<Settings, StageFailure>,
+    pub settings: Result<ExtensionSettings, StageFailure>,
 }
 
 impl Observed {
@@ -39,7 +39,7 @@ impl Observed {
 
 /// The account and options of an installation.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ExtensionSettings {
     pub account: AccountName,
     /// The options that users set by annotation.
     pub options: Options,
@@ -68,10 +68,10 @@ fn settings(
     context: &Context,
     extension: &ClusterExtension,
     revisions: &Revisions,
-) -> Result<Settings, StageFailure> {
+) -> Result<ExtensionSettings, StageFailure> {
     claim(context, extension, revisions)?;
     let options = Options::of(extension)?;
-    Ok(Settings {
+    Ok(ExtensionSettings {
         options: Options {
             signatures: options.signatures.and(&of_namespace(context, extension)),
             ..options

@@ -48,10 +48,10 @@ pub(crate) struct Controller {
 struct StageStates {
     /// The extension's UID. Another extension of the same name starts with empty state.
     uid: Option<String>,
-    bundle: bundle::Cache,
-    act: act::Cache,
-    retry: retry::Cache,
-    delete: delete::Cache,
+    bundle: bundle::BundleCache,
+    act: act::ActCache,
+    retry: retry::RetryCache,
+    delete: delete::DeleteCache,
 }
 
 impl Controller {

@@ -15,7 +15,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::sample::{Sample, State};
+use super::sample::{ExtensionState, Sample};
 use crate::extension::revisions::Revisions;
 use crate::object_set::store::Sets;
 
@@ -112,7 +112,7 @@ fn gauge<'a, const N: usize>(
 
 /// The number of extensions by state and reason. The healthy state has a series even at zero.
 fn states(samples: &[Sample]) -> BTreeMap<(&'static str, &'static str), i64> {
-    let mut states = BTreeMap::from([((State::Ready.as_str(), reason::HEALTHY), 0)]);
+    let mut states = BTreeMap::from([((ExtensionState::Ready.as_str(), reason::HEALTHY), 0)]);
     for sample in samples {
         *states.entry((sample.state.as_str(), sample.reason)).or_default() += 1;
     }
@@ -152,7 +152,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Resul
         encoder,
         "operator_controller_extension_ready",
         "Whether the extension matches its spec and works",
-        some(|sample| Some(i64::from(sample.state == State::Ready))),
+        some(|sample| Some(i64::from(sample.state == ExtensionState::Ready))),
     )?;
     gauge(
         encoder,

@@ -17,7 +17,7 @@ const OTHER: &str = "Other";
 
 /// The state of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum State {
+pub(crate) enum ExtensionState {
     /// The content of its spec is there and works.
     Ready,
     /// The extension is not ready, and the controller works on it.
@@ -30,7 +30,7 @@ pub(crate) enum State {
     Unknown,
 }
 
-impl State {
+impl ExtensionState {
     /// The value of the label.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ pub(crate) struct Update {
 pub(crate) struct Sample {
     /// The name.
     pub extension: String,
-    pub state: State,
+    pub state: ExtensionState,
     /// The reason, one of [`reason::ALL`] or `Other`.
     pub reason: &'static str,
     /// Whether a bundle is installed.
@@ -127,22 +127,24 @@ impl Sample {
 }
 
 /// The state and reason of an extension. Conditions of an earlier generation do not count.
-fn state(extension: &ClusterExtension) -> (State, &'static str) {
+fn state(extension: &ClusterExtension) -> (ExtensionState, &'static str) {
     let ready = conditions::find(extension.conditions(), READY);
     let reason = ready.map_or(OTHER, |ready| known_reason(&ready.reason));
     if extension.is_deleting() {
-        return (State::Deleting, reason);
+        return (ExtensionState::Deleting, reason);
     }
     let observed = extension
         .status
         .as_ref()
         .and_then(|status| status.observed_generation);
     match verdict(extension.conditions()) {
-        None => (State::Unknown, reason),
-        Some(_) if observed != Some(extension.generation()) => (State::Reconciling, reason::RECONCILING),
-        Some(Verdict::Ready) => (State::Ready, reason),
-        Some(Verdict::Reconciling) => (State::Reconciling, reason),
-        Some(Verdict::Stalled) => (State::Stalled, reason),
+        None => (ExtensionState::Unknown, reason),
+        Some(_) if observed != Some(extension.generation()) => {
+            (ExtensionState::Reconciling, reason::RECONCILING)
+        }
+        Some(Verdict::Ready) => (ExtensionState::Ready, reason),
+        Some(Verdict::Reconciling) => (ExtensionState::Reconciling, reason),
+        Some(Verdict::Stalled) => (ExtensionState::Stalled, reason),
     }
 }
 
@@ -242,25 +244,25 @@ pub(super) mod tests {
 
     #[test]
     fn the_state_is_that_of_the_spec_as_it_is_now() {
-        let check = |change: fn(&mut ClusterExtension), expected: (State, &str)| {
+        let check = |change: fn(&mut ClusterExtension), expected: (ExtensionState, &str)| {
             let mut extension = extension("e", Verdict::Stalled, reason::BLOCKED);
             change(&mut extension);
             assert_eq!(state(&extension), expected);
         };
-        check(|_| {}, (State::Stalled, reason::BLOCKED));
+        check(|_| {}, (ExtensionState::Stalled, reason::BLOCKED));
         check(
             |e| e.metadata.generation = Some(2),
-            (State::Reconciling, reason::RECONCILING),
+            (ExtensionState::Reconciling, reason::RECONCILING),
         );
         check(
             |e| e.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)),
-            (State::Deleting, reason::BLOCKED),
+            (ExtensionState::Deleting, reason::BLOCKED),
         );
-        check(|e| e.status = None, (State::Unknown, "Other"));
+        check(|e| e.status = None, (ExtensionState::Unknown, "Other"));
         let ready = extension("e", Verdict::Ready, reason::HEALTHY);
-        assert_eq!(state(&ready), (State::Ready, reason::HEALTHY));
+        assert_eq!(state(&ready), (ExtensionState::Ready, reason::HEALTHY));
         let foreign = extension("e", Verdict::Reconciling, "MadeUp-4711");
-        assert_eq!(state(&foreign), (State::Reconciling, "Other"));
+        assert_eq!(state(&foreign), (ExtensionState::Reconciling, "Other"));
     }
 
     #[test]

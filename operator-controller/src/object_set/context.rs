@@ -38,7 +38,7 @@ const MANAGED: Managed = Managed {
 
 /// The settings of the controller.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ControllerOptions {
     /// The namespace of OLM.
     pub system_namespace: String,
     /// The account of sets without one. Without a default they are blocked.
@@ -62,7 +62,7 @@ pub struct Context {
     pub(super) sets: Arc<Sets>,
     /// The changes of sets, until the controller starts.
     pub(super) changes: Mutex<Option<UnboundedReceiver<Change>>>,
-    pub(super) options: Options,
+    pub(super) options: ControllerOptions,
     pub(super) queue: Queue<String>,
     pub(super) states: Mutex<HashMap<String, SetState>>,
     /// A counter that changes when kinds are added or removed.
@@ -78,7 +78,7 @@ impl Context {
         reviews: Arc<Reviews>,
         teardown_records: Arc<TeardownRecords>,
         sets: Arc<Sets>,
-        options: Options,
+        options: ControllerOptions,
     ) -> Self {
         let queue = Queue::<String>::default();
         let (wake, known) = (queue.clone(), Arc::clone(&sets));

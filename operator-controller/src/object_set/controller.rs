@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{observe::accounts, reconcile::reconcile, store::Change};
 
-pub use super::context::{Context, Options};
+pub use super::context::{Context, ControllerOptions};
 
 /// The time for which new kinds are collected before sets that miss some are reconciled, because kinds come in groups.
 const GATHERING: Duration = Duration::from_millis(500);

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::verdict::{Revision, UpgradeableCondition, verdict};
+use super::verdict::{InstalledRevision, UpgradeableCondition, verdict};
 use crate::object_set::store::Sets;
 
 const GROUP: &str = "config.openshift.io";
@@ -72,7 +72,7 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    fn revisions(&self) -> Vec<Revision> {
+    fn revisions(&self) -> Vec<InstalledRevision> {
         let extensions = self.extensions.state();
         let names: HashMap<&str, &str> = extensions
             .iter()
@@ -80,7 +80,9 @@ impl Installed {
             .collect();
         let name = |uid: &str| names.get(uid).copied();
         let sets = self.sets.state();
-        sets.iter().filter_map(|set| Revision::of(set, name)).collect()
+        sets.iter()
+            .filter_map(|set| InstalledRevision::of(set, name))
+            .collect()
     }
 }
 

@@ -12,7 +12,7 @@ use olm_bundle::openshift::{MinorVersion, PropertiesError, maxima};
 
 /// The relevant facts about a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Revision {
+pub struct InstalledRevision {
     /// The ClusterExtension's name.
     pub extension: String,
     /// The bundle's name.
@@ -38,7 +38,7 @@ pub enum Rollout {
     UnderWay,
 }
 
-impl Revision {
+impl InstalledRevision {
     /// The facts about a ClusterObjectSet; `None` if no existing ClusterExtension controls it, because any user can
     /// write labels and owner names. `extension` returns the name of the ClusterExtension with a UID.
     pub fn of<'a>(set: &ClusterObjectSet, extension: impl FnOnce(&str) -> Option<&'a str>) -> Option<Self> {
@@ -103,7 +103,7 @@ impl fmt::Display for ExtensionBundle {
 
 /// Whether a cluster at `cluster` may be updated to its next minor version. Unreadable versions block, too, and are
 /// reported.
-pub fn verdict(cluster: MinorVersion, revisions: &[Revision]) -> UpgradeableCondition {
+pub fn verdict(cluster: MinorVersion, revisions: &[InstalledRevision]) -> UpgradeableCondition {
     let next = cluster.next();
     let mut blockers: BTreeMap<ExtensionBundle, Vec<MinorVersion>> = BTreeMap::new();
     let mut errors: BTreeMap<ExtensionBundle, String> = BTreeMap::new();
@@ -194,8 +194,8 @@ fn limit(bundle: &str, maxima: &[MinorVersion]) -> String {
 
 /// The revisions that count: of each extension the newest active one, and the newest active one that was complete,
 /// because its objects run until the other is complete.
-fn counting(revisions: &[Revision]) -> impl Iterator<Item = &Revision> {
-    let mut newest: BTreeMap<(&str, bool), &Revision> = BTreeMap::new();
+fn counting(revisions: &[InstalledRevision]) -> impl Iterator<Item = &InstalledRevision> {
+    let mut newest: BTreeMap<(&str, bool), &InstalledRevision> = BTreeMap::new();
     for revision in revisions.iter().filter(|r| r.state == LifecycleState::Active) {
         for complete in [false, true] {
             if complete && revision.rollout != Rollout::Complete {
@@ -216,8 +216,8 @@ fn counting(revisions: &[Revision]) -> impl Iterator<Item = &Revision> {
 mod tests {
     use super::*;
 
-    fn revision(extension: &str, number: i64, maximum: &str) -> Revision {
-        Revision {
+    fn revision(extension: &str, number: i64, maximum: &str) -> InstalledRevision {
+        InstalledRevision {
             extension: extension.to_owned(),
             bundle: format!("{extension}.v{number}"),
             number,
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    fn check(cluster: &str, revisions: &[Revision], expected: Status) -> String {
+    fn check(cluster: &str, revisions: &[InstalledRevision], expected: Status) -> String {
         let verdict = verdict(MinorVersion::of_cluster(cluster).unwrap(), revisions);
         assert_eq!(verdict.status, expected, "{}", verdict.message);
         verdict.message
@@ -317,7 +317,7 @@ mod tests {
             .unwrap();
             set
         };
-        let of = |set: &ClusterObjectSet| Revision::of(set, |uid| (uid == "1").then_some("a"));
+        let of = |set: &ClusterObjectSet| InstalledRevision::of(set, |uid| (uid == "1").then_some("a"));
         assert_eq!(of(&set(CLUSTER_EXTENSION, "1", true)).unwrap().extension, "a");
         assert_eq!(of(&set(CLUSTER_EXTENSION, "1", false)), None);
         assert_eq!(of(&set(CLUSTER_EXTENSION, "2", true)), None);

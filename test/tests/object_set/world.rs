@@ -33,7 +33,7 @@ use operator_controller::{
         identity::{AccountName, Accounts},
     },
     metrics::counters::Counters,
-    object_set::controller::{Context, Options, run},
+    object_set::controller::{Context, ControllerOptions, run},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -149,7 +149,7 @@ impl World {
         let stop = CancellationToken::new();
         let _entered = self.runtime.enter();
         let own = Client::try_from(self.config.clone()).unwrap();
-        let options = Options {
+        let options = ControllerOptions {
             system_namespace: SYSTEM.to_owned(),
             default_account,
             concurrency: 8,

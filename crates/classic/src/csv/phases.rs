@@ -56,7 +56,7 @@ pub struct CsvDecision {
 }
 
 /// A pass under way.
-struct Pass<'a> {
+struct CsvPass<'a> {
     facts: &'a ClusterFacts<'a>,
     issuer: &'a dyn Issuer,
     csv: ClusterServiceVersion,
@@ -81,7 +81,7 @@ pub fn pass(
     issuer: &dyn Issuer,
     now: Timestamp,
 ) -> Result<CsvDecision, serde_json::Error> {
-    let mut pass = Pass {
+    let mut pass = CsvPass {
         facts,
         issuer,
         csv: ClusterServiceVersion::read(object)?,
@@ -99,7 +99,7 @@ pub fn pass(
     Ok(pass.decision)
 }
 
-impl Pass<'_> {
+impl CsvPass<'_> {
     fn namespace(&self) -> &str {
         &self.csv.metadata.namespace
     }

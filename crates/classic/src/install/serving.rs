@@ -7,7 +7,7 @@ use olm_bundle::render::certificates::{APISERVER_VOLUME, WEBHOOK_VOLUME};
 use serde_json::{Map, Value, json};
 
 use super::certificate::{decoded, hash, is_due};
-use super::{Certificate, Issuer, Setting, owner_labels, owner_reference};
+use super::{IssuedCertificate, Issuer, Setting, owner_labels, owner_reference};
 use crate::cluster::{Cluster, items, object_at, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
@@ -176,7 +176,7 @@ fn taken_over(csv: &Value, kind: &str, name: &str, cluster: &Cluster) -> Value {
     metadata
 }
 
-fn secret(mut metadata: Value, made: &Certificate) -> Value {
+fn secret(mut metadata: Value, made: &IssuedCertificate) -> Value {
     if let Some(metadata) = metadata.as_object_mut() {
         let hash = hash(made.authority.as_bytes());
         metadata.insert("annotations".to_owned(), json!({names::CA_HASH_ANNOTATION: hash}));

@@ -52,7 +52,7 @@ pub enum PassError {
 }
 
 /// A ClusterServiceVersion of the OperatorGroup's namespace, on the wire and read. Copies are no members.
-struct Member<'a> {
+struct GroupMember<'a> {
     object: &'a Value,
     csv: ClusterServiceVersion,
 }
@@ -66,7 +66,7 @@ pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: Timestamp) -> O
             ..OperatorGroupDecision::default()
         };
     };
-    let mut pass = Pass {
+    let mut pass = GroupPass {
         cluster,
         now: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         group: object.clone(),
@@ -78,7 +78,7 @@ pub fn pass(namespace: &str, name: &str, cluster: &Cluster, now: Timestamp) -> O
 }
 
 /// A pass under way.
-struct Pass<'a> {
+struct GroupPass<'a> {
     cluster: &'a Cluster,
     /// The time of the pass, in RFC 3339 with whole seconds.
     now: String,
@@ -108,7 +108,7 @@ impl Changes {
     }
 }
 
-impl Pass<'_> {
+impl GroupPass<'_> {
     fn run(&mut self, namespace: &str, name: &str) -> Result<(), PassError> {
         conditions::mark_several(self, namespace);
         let group = OperatorGroup::read(&self.group).map_err(|error| {
@@ -129,7 +129,7 @@ impl Pass<'_> {
     }
 
     /// Members that gave up installing start again: the rights of the account are others now.
-    fn retry_members(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
+    fn retry_members(&mut self, group: &OperatorGroup, members: &[GroupMember<'_>]) {
         for member in members {
             let of_group = member
                 .csv
@@ -160,7 +160,7 @@ impl Pass<'_> {
     }
 
     /// Writes the annotations of members about their OperatorGroup.
-    fn annotate(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
+    fn annotate(&mut self, group: &OperatorGroup, members: &[GroupMember<'_>]) {
         let mut wanted = vec![
             (
                 names::OPERATOR_NAMESPACE_ANNOTATION,
@@ -190,7 +190,7 @@ impl Pass<'_> {
         }
     }
 
-    fn write_roles_and_prune(&mut self, group: &OperatorGroup, members: &[Member<'_>]) {
+    fn write_roles_and_prune(&mut self, group: &OperatorGroup, members: &[GroupMember<'_>]) {
         let own_apis = OperatorGroupApis::of(group);
         let recorded = own_apis.provided.clone();
         let providers = providers(members);
@@ -221,7 +221,7 @@ impl Pass<'_> {
     }
 
     /// A member as it will be.
-    fn current(&self, member: &Member<'_>) -> Value {
+    fn current(&self, member: &GroupMember<'_>) -> Value {
         let metadata = &member.csv.metadata;
         let key = (
             names::CSV_KIND.to_owned(),
@@ -262,19 +262,19 @@ impl Pass<'_> {
 }
 
 /// The ClusterServiceVersions of a namespace that can be read and are no copies.
-fn members<'a>(cluster: &'a Cluster, namespace: &'a str) -> Vec<Member<'a>> {
+fn members<'a>(cluster: &'a Cluster, namespace: &'a str) -> Vec<GroupMember<'a>> {
     cluster
         .in_namespace(names::CSV_KIND, namespace)
         .filter_map(|object| {
             let csv = ClusterServiceVersion::read(object).ok()?;
-            (!csv.is_copy()).then_some(Member { object, csv })
+            (!csv.is_copy()).then_some(GroupMember { object, csv })
         })
         .collect()
 }
 
 /// The APIs that members provide, without plurals, each with its providers. A member whose definitions are invalid
 /// provides none.
-fn providers<'a>(members: &'a [Member<'_>]) -> BTreeMap<ApiKey, Vec<&'a ClusterServiceVersion>> {
+fn providers<'a>(members: &'a [GroupMember<'_>]) -> BTreeMap<ApiKey, Vec<&'a ClusterServiceVersion>> {
     let mut providers: BTreeMap<ApiKey, Vec<&ClusterServiceVersion>> = BTreeMap::new();
     for member in members {
         for api in provided_by(&member.csv).unwrap_or_default().iter() {

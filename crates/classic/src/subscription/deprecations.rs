@@ -12,7 +12,7 @@ const ANY: &str = "Deprecated";
 
 /// A bundle in a channel, with its deprecations in the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct DeprecatedEntry {
     /// The bundle.
     pub name: String,
     /// The package.
@@ -31,7 +31,7 @@ pub struct Entry {
 
 /// Sets the conditions about deprecations of the installed version; whether one changed. Where the catalog lacks it,
 /// they stay.
-pub(super) fn settle(subscription: &mut Value, entries: &[Entry], now: &str) -> bool {
+pub(super) fn settle(subscription: &mut Value, entries: &[DeprecatedEntry], now: &str) -> bool {
     let part = |pointer: &str| text(subscription, pointer).to_owned();
     let installed = part("/status/installedCSV");
     let channel = part("/spec/channel");

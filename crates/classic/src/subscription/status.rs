@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::catalogs::Health;
-use super::deprecations::Entry;
+use super::deprecations::DeprecatedEntry;
 use super::{catalogs, deprecations, plan_state, stamp};
 use crate::cluster::Cluster;
 
@@ -28,7 +28,7 @@ pub fn pass(
     cluster: &Cluster,
     global: &str,
     health: &dyn Fn(&Value) -> Health,
-    entries: &[Entry],
+    entries: &[DeprecatedEntry],
     now: Timestamp,
 ) -> SubscriptionDecision {
     let time = format!("{now:.0}");

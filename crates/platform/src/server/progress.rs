@@ -20,10 +20,10 @@ use super::stall::STEP;
 
 /// The answers in progress on a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct OpenResponses(Arc<Mutex<State>>);
+pub(crate) struct OpenResponses(Arc<Mutex<ProgressState>>);
 
 #[derive(Debug)]
-struct State {
+struct ProgressState {
     next: u64,
     under_way: BTreeMap<u64, Transfer>,
     /// The time at which the last answer ended.
@@ -59,14 +59,14 @@ pub(crate) enum CloseReason {
 impl OpenResponses {
     /// The answers of a new connection.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(ProgressState {
             next: 0,
             under_way: BTreeMap::new(),
             quiet_since: Instant::now(),
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ProgressState> {
         self.0.lock()
     }
 
@@ -99,7 +99,7 @@ impl OpenResponses {
     }
 }
 
-impl State {
+impl ProgressState {
     /// The time at which the connection ends if nothing happens, but not before the next check.
     fn end(&self, stall: Duration, idle: Duration) -> (Instant, CloseReason) {
         if self.under_way.is_empty() {

@@ -41,13 +41,13 @@ impl<K> Clone for Queue<K> {
 
 #[derive(Debug)]
 struct Shared<K> {
-    state: Mutex<State<K>>,
+    state: Mutex<QueueState<K>>,
     changed: Notify,
     metrics: OnceLock<QueueMetrics>,
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct QueueState<K> {
     ready: VecDeque<K>,
     waiting: HashSet<K>,
     /// The running keys, with the times at which their work began.
@@ -64,7 +64,7 @@ struct State<K> {
 
 impl<K: Clone + Eq + Hash> Default for Queue<K> {
     fn default() -> Self {
-        let state = State {
+        let state = QueueState {
             ready: VecDeque::new(),
             waiting: HashSet::new(),
             running: HashMap::new(),
@@ -114,7 +114,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         self.add_to(self.state(), key);
     }
 
-    fn add_to(&self, mut state: MutexGuard<'_, State<K>>, key: K) {
+    fn add_to(&self, mut state: MutexGuard<'_, QueueState<K>>, key: K) {
         state.delayed.remove(&key);
         self.push(&mut state, key);
         drop(state);
@@ -137,7 +137,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         self.delay(self.state(), key, delay);
     }
 
-    fn delay(&self, mut state: MutexGuard<'_, State<K>>, key: K, delay: Duration) {
+    fn delay(&self, mut state: MutexGuard<'_, QueueState<K>>, key: K, delay: Duration) {
         let due = Instant::now() + delay;
         if !state.waiting.contains(&key) {
             let entry = state.delayed.entry(key).or_insert(due);
@@ -257,7 +257,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         }
     }
 
-    fn push(&self, state: &mut State<K>, key: K) {
+    fn push(&self, state: &mut QueueState<K>, key: K) {
         if state.push(key) {
             self.measure(|metrics| {
                 metrics.added();
@@ -272,7 +272,7 @@ impl<K: Clone + Eq + Hash + Debug> Queue<K> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<K>> {
+    fn state(&self) -> MutexGuard<'_, QueueState<K>> {
         lock(&self.shared)
     }
 }
@@ -287,12 +287,12 @@ pub async fn on_its_own(work: impl Future<Output = Outcome> + Send + 'static) ->
     })
 }
 
-fn lock<K>(shared: &Shared<K>) -> MutexGuard<'_, State<K>> {
+fn lock<K>(shared: &Shared<K>) -> MutexGuard<'_, QueueState<K>> {
     // No code panics while it holds the lock, and the state is consistent between any two statements.
     shared.state.lock()
 }
 
-impl<K: Clone + Eq + Hash> State<K> {
+impl<K: Clone + Eq + Hash> QueueState<K> {
     /// Adds a key. Returns whether it did not wait already.
     fn push(&mut self, key: K) -> bool {
         let is_new = if self.running.contains_key(&key) {

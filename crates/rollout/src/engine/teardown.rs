@@ -46,7 +46,7 @@ pub struct RetainedObjects {
 }
 
 #[derive(Debug, Clone)]
-enum Stage {
+enum TeardownStage {
     Observing(Vec<ObjectPosition>),
     Acting(Vec<ObjectPosition>),
 }
@@ -58,7 +58,7 @@ pub struct Teardown {
     /// The remaining stops, the next one last.
     stops: Vec<DeletionBatch>,
     phase: usize,
-    stage: Stage,
+    stage: TeardownStage,
     round: usize,
     waiting: Vec<(ObjectId, Vec<String>)>,
     held: Vec<ObjectId>,
@@ -90,7 +90,7 @@ impl Teardown {
             retained,
             stops,
             phase: 0,
-            stage: Stage::Observing(Vec::new()),
+            stage: TeardownStage::Observing(Vec::new()),
             round: 0,
             waiting: Vec::new(),
             held: Vec::new(),
@@ -101,9 +101,9 @@ impl Teardown {
 
     /// Takes the answers to the last requests, in their order.
     pub fn step(mut self, outline: &Outline, answers: Vec<RequestOutcome>) -> Next {
-        match std::mem::replace(&mut self.stage, Stage::Observing(Vec::new())) {
-            Stage::Observing(positions) => self.observed(outline, &positions, answers),
-            Stage::Acting(positions) => self.acted(outline, &positions, answers),
+        match std::mem::replace(&mut self.stage, TeardownStage::Observing(Vec::new())) {
+            TeardownStage::Observing(positions) => self.observed(outline, &positions, answers),
+            TeardownStage::Acting(positions) => self.acted(outline, &positions, answers),
         }
     }
 
@@ -125,7 +125,7 @@ impl Teardown {
             .iter()
             .map(|position| Request::Observe(*position))
             .collect();
-        self.stage = Stage::Observing(positions);
+        self.stage = TeardownStage::Observing(positions);
         Step::Ask(self, requests)
     }
 
@@ -149,7 +149,7 @@ impl Teardown {
         if requests.is_empty() {
             return self.conclude();
         }
-        self.stage = Stage::Acting(requests.iter().map(Request::position).collect());
+        self.stage = TeardownStage::Acting(requests.iter().map(Request::position).collect());
         Step::Ask(self, requests)
     }
 

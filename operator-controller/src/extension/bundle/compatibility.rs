@@ -15,7 +15,7 @@ const CONTENT: Duration = Duration::from_hours(1);
 
 /// The requirements of the bundle, and the last result.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache {
+pub(crate) struct CompatibilityCache {
     platform: Option<Arc<Platform>>,
     findings: Option<Findings>,
 }
@@ -35,7 +35,7 @@ impl Findings {
     }
 }
 
-impl Cache {
+impl CompatibilityCache {
     /// Replaces the requirements.
     pub(crate) fn expect(&mut self, platform: Option<Platform>) {
         self.platform = platform.map(Arc::new);

@@ -17,7 +17,7 @@ use crate::object_set::gather::{self, GatherError};
 
 /// The images of the installed revision, and the last answer.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cache {
+pub(super) struct OperandCache {
     /// The UID of the revision and the images. Its objects never change.
     images: Option<(String, BTreeSet<String>)>,
     answer: Option<Answer>,
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-impl Cache {
+impl OperandCache {
     /// The verdict of the policy and the rules about the images of the installed revision. A late answer of a registry
     /// starts another run.
     pub(super) async fn verify(

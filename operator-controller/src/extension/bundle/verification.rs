@@ -14,12 +14,12 @@ use crate::extension::context::Context;
 
 /// The last answers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache {
+pub(crate) struct VerificationCache {
     bundle: Option<CachedVerification>,
-    operands: operands::Cache,
+    operands: operands::OperandCache,
 }
 
-impl Cache {
+impl VerificationCache {
     /// The verdict of the policy and the rules about the images of the installed revision.
     pub(crate) async fn verify(
         &mut self,
@@ -34,7 +34,7 @@ impl Cache {
         let operands = if let Some(installed) = wanted {
             self.operands.verify(context, extension, installed, rules).await
         } else {
-            self.operands = operands::Cache::default();
+            self.operands = operands::OperandCache::default();
             Verification::NotAsked
         };
         both(bundle, operands)

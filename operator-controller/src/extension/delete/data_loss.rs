@@ -147,11 +147,11 @@ async fn object_count(client: &Result<Client, String>, collection: Collection<'_
 
 /// The finalizers that block objects, searched for again after some time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache {
+pub(crate) struct FinalizerCache {
     known: Option<(Instant, Option<String>)>,
 }
 
-impl Cache {
+impl FinalizerCache {
     /// The objects that block the deletion of their CRDs, with their finalizers.
     pub(crate) async fn held(
         &mut self,

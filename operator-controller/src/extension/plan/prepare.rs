@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
     use crate::extension::failure::StageFailure;
-    use crate::extension::observe::Settings;
+    use crate::extension::observe::ExtensionSettings;
     use crate::extension::observe::options::Options;
     use crate::extension::revisions::tests::revision;
 
@@ -241,7 +241,7 @@ mod tests {
             extension: Arc::new(ClusterExtension::new("ext", ClusterExtensionSpec::default())),
             revisions: Revisions::new(sets.into_iter().map(Arc::new).collect()),
             release: None,
-            settings: Ok(Settings {
+            settings: Ok(ExtensionSettings {
                 account: account(),
                 options: Options::default(),
             }),

@@ -27,7 +27,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 
 /// State of this stage between runs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cache {
+pub(crate) struct RetryCache {
     /// The number of consecutive runs that waited for a user.
     waits: u32,
     /// The number of consecutive runs in which a write failed that nothing else depends on.
@@ -36,7 +36,7 @@ pub(crate) struct Cache {
     pulling: Option<Instant>,
 }
 
-impl Cache {
+impl RetryCache {
     /// The time of the next run after a run of this duration. `is_unannounced`: no event announces the expected change.
     pub(crate) fn after(
         &mut self,
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_failed_write_is_repeated_soon_and_then_less_often() {
-        let mut cache = Cache::default();
+        let mut cache = RetryCache::default();
         let mut next =
             |has_failed, taken| cache.unless_written(has_failed, Outcome::Done, Duration::from_secs(taken));
         let after = |seconds| Outcome::After(Duration::from_secs(seconds));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_image_on_the_way_is_reported_once_it_takes_long() {
-        let mut cache = Cache::default();
+        let mut cache = RetryCache::default();
         let begun = Instant::now();
         let mut brief = |severity, seconds| cache.brief(severity, begun + Duration::from_secs(seconds));
         let pulling = Some(Severity::Pulling);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn waiting_grows_until_something_else_comes() {
-        let mut cache = Cache::default();
+        let mut cache = RetryCache::default();
         let mut after = |severity| cache.after(severity, false, Duration::ZERO);
         assert_eq!(
             after(Some(Severity::Waiting)),
@@ -193,7 +193,7 @@ mod tests {
             Outcome::After(Duration::from_secs(1))
         );
         assert_eq!(
-            Cache::default().after(None, true, Duration::ZERO),
+            RetryCache::default().after(None, true, Duration::ZERO),
             Outcome::After(UNANNOUNCED)
         );
     }

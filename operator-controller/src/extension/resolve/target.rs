@@ -11,7 +11,7 @@ use super::updates::{HeldBack, Updates};
 use crate::extension::context::Gates;
 use crate::extension::context::joint_updates::JointChange;
 use crate::extension::failure::StageFailure;
-use crate::extension::observe::{Observed, Settings};
+use crate::extension::observe::{ExtensionSettings, Observed};
 use crate::extension::revisions::BundleIdentity;
 
 /// The bundle of an extension.
@@ -60,7 +60,7 @@ pub struct Resolved<'a> {
     /// The extension.
     pub observed: &'a Observed,
     /// The account and options.
-    pub settings: &'a Settings,
+    pub settings: &'a ExtensionSettings,
     /// The bundle.
     pub target: Target,
 }

@@ -77,7 +77,7 @@ pub struct Change {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StoreState {
     readable: HashMap<String, Arc<ClusterObjectSet>>,
     unreadable: BTreeMap<String, Unreadable>,
 }
@@ -85,7 +85,7 @@ struct State {
 /// All ClusterObjectSets.
 #[derive(Debug, Default)]
 pub struct Sets {
-    state: RwLock<State>,
+    state: RwLock<StoreState>,
     ready: watch::Sender<bool>,
     listeners: Mutex<Vec<mpsc::UnboundedSender<Change>>>,
 }
@@ -294,7 +294,7 @@ struct List {
     changes: Vec<Change>,
 }
 
-fn remove(state: &mut State, name: String) -> Change {
+fn remove(state: &mut StoreState, name: String) -> Change {
     Change {
         before: state.readable.remove(&name),
         now: None,

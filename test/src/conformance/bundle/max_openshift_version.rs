@@ -3,7 +3,7 @@
 
 use olm_api::cluster_object_set::LifecycleState;
 use olm_bundle::openshift::{MinorVersion, parse_maximum};
-use operator_controller::openshift::verdict::{Revision, Rollout, verdict};
+use operator_controller::openshift::verdict::{InstalledRevision, Rollout, verdict};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -108,7 +108,7 @@ fn controller(case: &Value) -> Outcome {
         .iter()
         .filter_map(Value::as_str)
         .collect();
-    let sets = list("object_sets").iter().map(|set| Revision {
+    let sets = list("object_sets").iter().map(|set| InstalledRevision {
         extension: text(&set["owner"]).unwrap_or_default(),
         bundle: text(&set["bundle"]).unwrap_or_default(),
         number: set["revision"].as_i64().unwrap_or_default(),
@@ -121,7 +121,7 @@ fn controller(case: &Value) -> Outcome {
         properties: text(&set["olm_properties_annotation"]),
         further: None,
     });
-    let releases = list("helm_releases").iter().map(|release| Revision {
+    let releases = list("helm_releases").iter().map(|release| InstalledRevision {
         extension: text(&release["release"]).unwrap_or_default(),
         bundle: text(&release["bundle"]).unwrap_or_default(),
         number: 1,
@@ -130,12 +130,12 @@ fn controller(case: &Value) -> Outcome {
         properties: text(&release["olm_properties_annotation"]),
         further: None,
     });
-    let revisions: Vec<Revision> = if case["runtime"] == "helm" {
+    let revisions: Vec<InstalledRevision> = if case["runtime"] == "helm" {
         releases.collect()
     } else {
         sets.collect()
     };
-    let revisions: Vec<Revision> = revisions
+    let revisions: Vec<InstalledRevision> = revisions
         .into_iter()
         .filter(|r| extensions.contains(&r.extension.as_str()))
         .collect();

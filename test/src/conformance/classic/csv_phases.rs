@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use olm_classic::csv::phases::{CsvDecision, pass};
 use olm_classic::csv::requirements::ClusterFacts;
-use olm_classic::install::{Certificate, Issuer};
+use olm_classic::install::{IssuedCertificate, Issuer};
 use serde_json::{Map, Value, json};
 
 use super::super::{Outcome, expect};
@@ -15,8 +15,8 @@ use super::{cluster, compare, compare_objects, one_of, significant, text};
 struct Fixed;
 
 impl Issuer for Fixed {
-    fn issue(&self, _: &[String]) -> Result<Certificate, String> {
-        Ok(Certificate {
+    fn issue(&self, _: &[String]) -> Result<IssuedCertificate, String> {
+        Ok(IssuedCertificate {
             authority: "authority".to_owned(),
             certificate: "certificate".to_owned(),
             key: "key".to_owned(),

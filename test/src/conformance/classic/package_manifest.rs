@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use olm_classic::package_manifest::{
-    IconAnswer, PackageManifest, SVG, Source, icon, label_selector, manifests, name_of_field_selector,
+    IconAnswer, PackageManifest, SVG, ServedCatalog, icon, label_selector, manifests, name_of_field_selector,
 };
 use serde_json::{Value, json};
 
@@ -18,9 +18,9 @@ pub fn run(case: &Value) -> Outcome {
             Err(error) => return Outcome::Fail(error),
         }
     }
-    let sources: Vec<Source<'_>> = sources
+    let sources: Vec<ServedCatalog<'_>> = sources
         .iter()
-        .map(|(object, catalog)| Source { object, catalog })
+        .map(|(object, catalog)| ServedCatalog { object, catalog })
         .collect();
     let request = case.get("request").unwrap_or(&Value::Null);
     let seen = manifests(

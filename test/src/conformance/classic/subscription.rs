@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use olm_classic::cluster::Cluster;
-use olm_classic::subscription::{Entry, Health, Resolution, ResolveError, Unpacked, conclude, pass, prepare};
+use olm_classic::subscription::{
+    DeprecatedEntry, Health, Resolution, ResolveError, Unpacked, conclude, pass, prepare,
+};
 use serde_json::{Value, json};
 
 use super::super::{Outcome, expect};
@@ -42,7 +44,7 @@ fn subscription(case: &Value, cluster: &Cluster, now: Timestamp) -> Outcome {
             },
         }
     };
-    let entries: Vec<Entry> = list(case, "cache_entries").into_iter().map(entry).collect();
+    let entries: Vec<DeprecatedEntry> = list(case, "cache_entries").into_iter().map(entry).collect();
     let mut subscription = found.clone();
     let mut last = None;
     for _ in 0..case.get("passes").and_then(Value::as_u64).unwrap_or(1) {
@@ -69,10 +71,10 @@ fn subscription(case: &Value, cluster: &Cluster, now: Timestamp) -> Outcome {
         })
 }
 
-fn entry(recorded: &Value) -> Entry {
+fn entry(recorded: &Value) -> DeprecatedEntry {
     let part = |key: &str| text(recorded, key).to_owned();
     let some = |key: &str| recorded.get(key).and_then(Value::as_str).map(str::to_owned);
-    Entry {
+    DeprecatedEntry {
         name: part("name"),
         package: part("package"),
         channel: part("channel"),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Pass;
+use super::CsvPass;
 use crate::cluster::{Cluster, group_version, items, label, text};
 use crate::csv::{ApiDescription, ClusterServiceVersion};
 use crate::install::certificate;
@@ -14,7 +14,7 @@ fn name(api: &ApiDescription) -> String {
 }
 
 /// Whether an owned APIService exists and belongs to something else.
-pub(super) fn are_foreign(pass: &Pass<'_>) -> bool {
+pub(super) fn are_foreign(pass: &CsvPass<'_>) -> bool {
     pass.csv.spec.owned_services().into_iter().any(|(name, _)| {
         let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name);
         found.is_some_and(|found| !is_adoptable(found, &pass.csv, pass.facts.cluster))
@@ -55,7 +55,7 @@ pub(super) struct Unanswered(pub(super) String);
 ///
 /// # Errors
 /// Its state is unknown, because its server does not answer.
-pub(super) fn state(pass: &Pass<'_>) -> Result<ApiServiceState, Unanswered> {
+pub(super) fn state(pass: &CsvPass<'_>) -> Result<ApiServiceState, Unanswered> {
     let discovery = pass.facts.discovery;
     for api in &pass.csv.spec.api_service_definitions.owned {
         let found = pass.facts.cluster.get(names::API_SERVICE_KIND, "", &name(api));
@@ -102,7 +102,7 @@ enum Issue {
 }
 
 /// The faults of all owned APIServices together; nothing where all is good. A fault of several appears once.
-pub(super) fn issues(pass: &Pass<'_>) -> Option<Issues> {
+pub(super) fn issues(pass: &CsvPass<'_>) -> Option<Issues> {
     let mut found: Vec<String> = Vec::new();
     let mut is_mendable = true;
     for (registration, api) in pass.csv.spec.owned_services() {
@@ -130,7 +130,7 @@ pub(super) fn issues(pass: &Pass<'_>) -> Option<Issues> {
     Some(Issues { message, is_mendable })
 }
 
-fn checked(pass: &Pass<'_>, registration: &str, api: &ApiDescription) -> Vec<Issue> {
+fn checked(pass: &CsvPass<'_>, registration: &str, api: &ApiDescription) -> Vec<Issue> {
     let registered = match require(pass.facts.cluster, names::API_SERVICE_KIND, "", registration) {
         Ok(registered) => registered,
         Err(error) => return vec![Issue::Mendable(error)],
@@ -148,7 +148,7 @@ fn checked(pass: &Pass<'_>, registration: &str, api: &ApiDescription) -> Vec<Iss
 }
 
 /// The Deployment behind an APIService, where it, its Service and its certificate fit.
-fn called<'a>(pass: &'a Pass<'_>, registered: &Value, deployment: &str) -> Result<&'a Value, String> {
+fn called<'a>(pass: &'a CsvPass<'_>, registered: &Value, deployment: &str) -> Result<&'a Value, String> {
     let cluster = pass.facts.cluster;
     let place = pass.namespace();
     let (service, secret) = (service_name(deployment), secret_name(deployment));
@@ -176,7 +176,7 @@ fn called<'a>(pass: &'a Pass<'_>, registered: &Value, deployment: &str) -> Resul
 }
 
 /// The missing accounts, roles and bindings of a Deployment.
-fn rights(pass: &Pass<'_>, live: &Value, deployment: &str) -> Vec<String> {
+fn rights(pass: &CsvPass<'_>, live: &Value, deployment: &str) -> Vec<String> {
     let cluster = pass.facts.cluster;
     let place = pass.namespace();
     let (service, secret) = (service_name(deployment), secret_name(deployment));

@@ -1,12 +1,12 @@
 //! When the serving certificates of a ClusterServiceVersion are due.
 
-use super::Pass;
+use super::CsvPass;
 use crate::install::certificate::is_due;
 use crate::install::serving::{ROTATION, called, hosts, secret_name};
 use crate::names;
 
 /// Whether a certificate is missing, unreadable, for others, or near its end.
-pub(super) fn are_due(pass: &Pass<'_>) -> bool {
+pub(super) fn are_due(pass: &CsvPass<'_>) -> bool {
     let place = pass.namespace();
     called(&pass.csv).into_iter().any(|deployment| {
         let kept = pass

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Pass;
+use super::CsvPass;
 use crate::cluster::{items, label, text};
 use crate::csv::ClusterServiceVersion;
 use crate::names;
 
 /// The one that replaces a ClusterServiceVersion, the first by name where several do. Copies do not.
-pub(super) fn next<'a>(pass: &'a Pass<'_>, name: &'a str) -> Option<&'a Value> {
+pub(super) fn next<'a>(pass: &'a CsvPass<'_>, name: &'a str) -> Option<&'a Value> {
     siblings(pass).find(|other| {
         !is_copy(other) && text(other, "/spec/replaces") == name && text(other, "/metadata/name") != name
     })
@@ -20,7 +20,7 @@ pub(super) fn next<'a>(pass: &'a Pass<'_>, name: &'a str) -> Option<&'a Value> {
 ///
 /// # Errors
 /// When the chain is a circle.
-pub(super) fn last<'a>(pass: &'a Pass<'_>, first: &'a Value) -> Result<&'a Value, String> {
+pub(super) fn last<'a>(pass: &'a CsvPass<'_>, first: &'a Value) -> Result<&'a Value, String> {
     let replacements: BTreeMap<&str, &Value> = siblings(pass)
         .filter(|other| label(other, names::COPIED_FROM_LABEL).is_empty())
         .map(|other| (text(other, "/spec/replaces"), other))
@@ -43,7 +43,7 @@ fn is_copy(csv: &Value) -> bool {
 
 /// The first of a chain that is not itself being replaced: those before it were installed, and none of them will come
 /// back.
-pub(super) fn running<'a>(pass: &'a Pass<'_>, first: &'a Value) -> &'a Value {
+pub(super) fn running<'a>(pass: &'a CsvPass<'_>, first: &'a Value) -> &'a Value {
     let (mut here, mut seen) = (first, BTreeSet::from([pass.name()]));
     while matches!(text(here, "/status/phase"), "Replacing" | "Deleting")
         && seen.insert(text(here, "/metadata/name"))
@@ -58,7 +58,7 @@ pub(super) fn running<'a>(pass: &'a Pass<'_>, first: &'a Value) -> &'a Value {
 
 /// Whether a ClusterServiceVersion outside the chain of this one owns one of its CustomResourceDefinitions. The chain
 /// are those that it replaces and those that replace it, directly or through others.
-pub(super) fn has_other_owner(pass: &Pass<'_>) -> bool {
+pub(super) fn has_other_owner(pass: &CsvPass<'_>) -> bool {
     let owned: BTreeSet<&str> = pass
         .csv
         .spec
@@ -90,6 +90,6 @@ pub(super) fn has_other_owner(pass: &Pass<'_>) -> bool {
         })
 }
 
-fn siblings<'a>(pass: &'a Pass<'_>) -> impl Iterator<Item = &'a Value> {
+fn siblings<'a>(pass: &'a CsvPass<'_>) -> impl Iterator<Item = &'a Value> {
     pass.facts.cluster.in_namespace(names::CSV_KIND, pass.namespace())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Pass;
+use super::CsvPass;
 use crate::cluster::{items, label, text};
 use crate::wire::deployment::DEPLOYMENT_SPEC;
 use crate::{install, names, wire};
@@ -28,7 +28,7 @@ pub enum UnreadyDeployments {
 }
 
 /// The Deployment on the cluster, where it is that of the ClusterServiceVersion.
-fn live<'a>(pass: &'a Pass<'_>, wanted: &Value) -> Option<&'a Value> {
+fn live<'a>(pass: &'a CsvPass<'_>, wanted: &Value) -> Option<&'a Value> {
     let name = text(wanted, "/metadata/name");
     let found = pass
         .facts
@@ -39,7 +39,7 @@ fn live<'a>(pass: &'a Pass<'_>, wanted: &Value) -> Option<&'a Value> {
 
 /// What keeps the Deployments from being healthy; `None` where one is missing, is not as the strategy wants it, or has
 /// not come up in its time.
-pub(super) fn unready_deployments(pass: &Pass<'_>, wanted: &[Value]) -> Option<UnreadyDeployments> {
+pub(super) fn unready_deployments(pass: &CsvPass<'_>, wanted: &[Value]) -> Option<UnreadyDeployments> {
     let mut state = UnreadyDeployments::RollingOut;
     for wanted in wanted {
         let found = live(pass, wanted)?;
@@ -97,7 +97,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// The first fault; nothing where all are good.
-pub(super) fn first_problem(pass: &Pass<'_>, wanted: &[Value]) -> Option<DeploymentProblem> {
+pub(super) fn first_problem(pass: &CsvPass<'_>, wanted: &[Value]) -> Option<DeploymentProblem> {
     wanted.iter().find_map(|wanted| {
         let name = text(wanted, "/metadata/name");
         match live(pass, wanted) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{GROUP_CONFLICT, Gate, Pass};
+use super::{CsvPass, GROUP_CONFLICT, Gate};
 use crate::cluster::object_at;
 use crate::names;
 use crate::operator_group::apis::provided_by;
@@ -16,7 +16,7 @@ const SEVERAL: &str = "csv created in namespace with multiple operatorgroups, ca
 const TOO_MANY: &str = "TooManyOperatorGroups";
 
 /// The OperatorGroup of the namespace, where every gate is passed.
-pub(super) fn check(pass: &mut Pass<'_>) -> Result<OperatorGroup, Gate> {
+pub(super) fn check(pass: &mut CsvPass<'_>) -> Result<OperatorGroup, Gate> {
     // A definition without a group cannot be looked for.
     let provided = provided_by(&pass.csv).map_err(|_| Gate::Closed)?;
     let group = group(pass)?;
@@ -26,7 +26,7 @@ pub(super) fn check(pass: &mut Pass<'_>) -> Result<OperatorGroup, Gate> {
     is_open.then_some(group).ok_or(Gate::Closed)
 }
 
-fn group(pass: &mut Pass<'_>) -> Result<OperatorGroup, Gate> {
+fn group(pass: &mut CsvPass<'_>) -> Result<OperatorGroup, Gate> {
     let cluster = pass.facts.cluster;
     let place = pass.namespace().to_owned();
     let mut groups = cluster.in_namespace(names::OPERATOR_GROUP_KIND, &place);
@@ -50,7 +50,7 @@ fn group(pass: &mut Pass<'_>) -> Result<OperatorGroup, Gate> {
     }
 }
 
-fn annotated(pass: &mut Pass<'_>, group: &OperatorGroup) -> Gate {
+fn annotated(pass: &mut CsvPass<'_>, group: &OperatorGroup) -> Gate {
     let targets = group.targets_annotation();
     let wanted = [
         (
@@ -84,7 +84,7 @@ fn annotated(pass: &mut Pass<'_>, group: &OperatorGroup) -> Gate {
     Gate::Closed
 }
 
-fn supported(pass: &mut Pass<'_>) -> Gate {
+fn supported(pass: &mut CsvPass<'_>) -> Gate {
     let modes = match InstallModes::new(&pass.csv.spec.install_modes) {
         Ok(modes) => modes,
         Err(error) => {
@@ -115,7 +115,7 @@ fn supported(pass: &mut Pass<'_>) -> Gate {
     }
 }
 
-fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Gate {
+fn provides(pass: &mut CsvPass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Gate {
     let cluster = pass.facts.cluster;
     let others: Vec<OperatorGroupApis> = cluster
         .of_kind(names::OPERATOR_GROUP_KIND)
@@ -168,7 +168,7 @@ fn provides(pass: &mut Pass<'_>, group: &OperatorGroup, provided: &ApiSet) -> Ga
 }
 
 /// Deletes the Deployments of a ClusterServiceVersion that must not run.
-fn withdraw(pass: &mut Pass<'_>) {
+fn withdraw(pass: &mut CsvPass<'_>) {
     let place = pass.namespace().to_owned();
     for entry in &pass.csv.spec.install.spec.deployments {
         if pass

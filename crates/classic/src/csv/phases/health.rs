@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::api_services::{ApiServiceState, Unanswered};
 use super::deployments::{DeploymentProblem, first_problem, unready_deployments};
-use super::{Pass, api_services, webhooks};
+use super::{CsvPass, api_services, webhooks};
 
 /// Phase and reason of a ClusterServiceVersion that waits.
 pub(super) struct WaitingStatus {
@@ -13,7 +13,7 @@ pub(super) struct WaitingStatus {
 }
 
 /// Sets the phase that the health of the Deployments, APIServices and webhooks calls for; whether all are healthy.
-pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStatus) -> bool {
+pub(super) fn check(pass: &mut CsvPass<'_>, wanted: &[Value], waiting: &WaitingStatus) -> bool {
     let WaitingStatus { phase, reason } = waiting;
     let services = match api_services::state(pass) {
         Ok(services) => services,
@@ -89,7 +89,7 @@ pub(super) fn check(pass: &mut Pass<'_>, wanted: &[Value], waiting: &WaitingStat
     }
 }
 
-fn requeue(pass: &mut Pass<'_>) {
+fn requeue(pass: &mut CsvPass<'_>) {
     let own = pass.name().to_owned();
     pass.decision.csvs.insert(own);
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::health::{WaitingStatus, check};
-use super::{Pass, api_services, certificates, chain, fails_forward, upgradeable, webhooks};
+use super::{CsvPass, api_services, certificates, chain, fails_forward, upgradeable, webhooks};
 use crate::cluster::text;
 use crate::install::Setting;
 use crate::operator_group::OperatorGroup;
@@ -19,7 +19,7 @@ const NOT_MET: &str = "RequirementsNotMet";
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Takes the step of the phase. Unknown phases stay as they are.
-pub(super) fn step(pass: &mut Pass<'_>, group: &OperatorGroup) {
+pub(super) fn step(pass: &mut CsvPass<'_>, group: &OperatorGroup) {
     match pass.csv.status.phase.clone().as_str() {
         "" => pass.set("Pending", "RequirementsUnknown", "requirements not yet checked"),
         "Pending" => pending(pass),
@@ -41,7 +41,7 @@ pub(super) fn step(pass: &mut Pass<'_>, group: &OperatorGroup) {
 }
 
 /// Whether the install strategy is supported; else the phase says that it is not.
-fn has_strategy(pass: &mut Pass<'_>) -> bool {
+fn has_strategy(pass: &mut CsvPass<'_>) -> bool {
     let is_known = pass.csv.spec.install.strategy == DEPLOYMENT;
     if !is_known {
         invalid(pass, "unrecognized install strategy");
@@ -53,7 +53,7 @@ fn has_strategy(pass: &mut Pass<'_>) -> bool {
     is_known
 }
 
-fn invalid(pass: &mut Pass<'_>, error: &str) {
+fn invalid(pass: &mut CsvPass<'_>, error: &str) {
     pass.set(
         "Failed",
         INVALID_STRATEGY,
@@ -61,7 +61,7 @@ fn invalid(pass: &mut Pass<'_>, error: &str) {
     );
 }
 
-fn pending(pass: &mut Pass<'_>) {
+fn pending(pass: &mut CsvPass<'_>) {
     let replaced = pass.replaced().map(|replaced| {
         let phase = text(replaced, "/status/phase").to_owned();
         (text(replaced, "/metadata/name").to_owned(), phase)
@@ -110,7 +110,7 @@ fn pending(pass: &mut Pass<'_>) {
     );
 }
 
-fn install_ready(pass: &mut Pass<'_>) {
+fn install_ready(pass: &mut CsvPass<'_>) {
     if !has_strategy(pass) {
         return;
     }
@@ -142,7 +142,7 @@ fn install_ready(pass: &mut Pass<'_>) {
     pass.decision.csvs.insert(own);
 }
 
-fn installing(pass: &mut Pass<'_>) {
+fn installing(pass: &mut CsvPass<'_>) {
     if !has_strategy(pass) {
         return;
     }
@@ -163,7 +163,7 @@ fn installing(pass: &mut Pass<'_>) {
 
 /// Whether the Deployments, webhooks and aggregated APIs are healthy. Nothing where the wanted Deployments cannot be
 /// computed: they are installed again.
-fn is_healthy(pass: &mut Pass<'_>, waiting: &WaitingStatus) -> Option<bool> {
+fn is_healthy(pass: &mut CsvPass<'_>, waiting: &WaitingStatus) -> Option<bool> {
     let Some(wanted) = install::deployments(&pass.decision.csv, &pass.csv, pass.facts.cluster) else {
         pass.set("Pending", "NeedsReinstall", BAD_INSTALL);
         return None;
@@ -172,12 +172,12 @@ fn is_healthy(pass: &mut Pass<'_>, waiting: &WaitingStatus) -> Option<bool> {
 }
 
 /// Whether the operator keeps its replacement from starting: it works on meanwhile.
-fn is_held(pass: &Pass<'_>, next: &Value) -> bool {
+fn is_held(pass: &CsvPass<'_>, next: &Value) -> bool {
     matches!(text(next, "/status/phase"), "" | "Pending")
         && upgradeable::refusal(pass.facts.cluster, pass.namespace(), pass.name()).is_some()
 }
 
-fn succeeded(pass: &mut Pass<'_>) {
+fn succeeded(pass: &mut CsvPass<'_>) {
     if let Some(next) = chain::next(pass, pass.name())
         && !is_held(pass, next)
     {
@@ -215,7 +215,7 @@ fn succeeded(pass: &mut Pass<'_>) {
     }
 }
 
-fn failed(pass: &mut Pass<'_>, group: &OperatorGroup) {
+fn failed(pass: &mut CsvPass<'_>, group: &OperatorGroup) {
     if fails_forward(group)
         && let Some(next) = chain::next(pass, pass.name())
     {
@@ -271,7 +271,7 @@ fn failed(pass: &mut Pass<'_>, group: &OperatorGroup) {
     is_healthy(pass, &waiting);
 }
 
-fn replacing(pass: &mut Pass<'_>, group: &OperatorGroup) {
+fn replacing(pass: &mut CsvPass<'_>, group: &OperatorGroup) {
     if pass.replaced().is_some() {
         return;
     }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::{Cluster, Discovery};
-use crate::install::{Certificate, Issuer};
+use crate::install::{IssuedCertificate, Issuer};
 
 struct Authority;
 
 impl Issuer for Authority {
-    fn issue(&self, hosts: &[String]) -> Result<Certificate, String> {
+    fn issue(&self, hosts: &[String]) -> Result<IssuedCertificate, String> {
         let host = hosts.first().cloned().unwrap_or_default();
-        Ok(Certificate {
+        Ok(IssuedCertificate {
             authority: "authority".to_owned(),
             certificate: format!("certificate of {host}"),
             key: "key".to_owned(),
@@ -296,7 +296,7 @@ fn aggregated(discovery: &Discovery, phase: &str) -> CsvDecision {
         discovery,
         server_version: None,
     };
-    let mut pass = Pass {
+    let mut pass = CsvPass {
         facts: &facts,
         issuer: &Authority,
         csv: ClusterServiceVersion::read(&object).unwrap(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Pass;
+use super::CsvPass;
 use crate::cluster::{items, label, text};
 use crate::{install, names};
 
@@ -54,7 +54,7 @@ pub(super) struct WebhookState {
 }
 
 /// Looks for the configurations of all webhooks.
-pub(super) fn webhook_state(pass: &Pass<'_>) -> WebhookState {
+pub(super) fn webhook_state(pass: &CsvPass<'_>) -> WebhookState {
     let definitions = &pass.csv.spec.webhook_definitions;
     let names: BTreeSet<&str> = definitions
         .iter()
@@ -96,7 +96,7 @@ pub(super) fn webhook_state(pass: &Pass<'_>) -> WebhookState {
     }
 }
 
-fn is_installed(pass: &Pass<'_>, definition: &Value) -> Result<bool, String> {
+fn is_installed(pass: &CsvPass<'_>, definition: &Value) -> Result<bool, String> {
     let kind = match text(definition, "/type") {
         "ValidatingAdmissionWebhook" => CONFIGURATIONS[0],
         "MutatingAdmissionWebhook" => CONFIGURATIONS[1],
@@ -112,7 +112,7 @@ fn is_installed(pass: &Pass<'_>, definition: &Value) -> Result<bool, String> {
 }
 
 /// Whether a conversion webhook has CustomResourceDefinitions, which all use it.
-fn converts(pass: &Pass<'_>, definition: &Value) -> Result<bool, String> {
+fn converts(pass: &CsvPass<'_>, definition: &Value) -> Result<bool, String> {
     let mut is_used = false;
     for name in items(definition, "/conversionCRDs").filter_map(Value::as_str) {
         let found = pass.facts.cluster.get(names::CRD_KIND, "", name);

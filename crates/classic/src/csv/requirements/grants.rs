@@ -17,7 +17,7 @@ const MAX_REQUESTS: usize = 100_000;
 pub(super) struct Grants(Vec<PolicyRule>);
 
 /// A single request, as RBAC decides it. One with a path is about no resource.
-struct Request<'a> {
+struct AccessRequest<'a> {
     verb: &'a str,
     group: &'a str,
     resource: &'a str,
@@ -66,7 +66,7 @@ impl Grants {
             let all_of = |group: &str, resource: &str| {
                 names.iter().all(|name| {
                     paths.iter().all(|path| {
-                        self.allow(&Request {
+                        self.allow(&AccessRequest {
                             verb,
                             group,
                             resource,
@@ -83,7 +83,7 @@ impl Grants {
         rule.verbs.iter().all(|verb| each(verb))
     }
 
-    fn allow(&self, request: &Request<'_>) -> bool {
+    fn allow(&self, request: &AccessRequest<'_>) -> bool {
         self.0.iter().any(|granted| allows(granted, request))
     }
 }
@@ -110,7 +110,7 @@ fn covers(granted: &PolicyRule, rule: &PolicyRule) -> bool {
         && all(&rule.resource_names, &|name| has_name(granted, name))
 }
 
-fn allows(granted: &PolicyRule, request: &Request<'_>) -> bool {
+fn allows(granted: &PolicyRule, request: &AccessRequest<'_>) -> bool {
     if !has(&granted.verbs, request.verb) {
         return false;
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::conditions::{condition, has, remove, set};
-use super::{Pass, PassError};
+use super::{GroupPass, PassError};
 use crate::cluster::{object_at, text};
 use crate::names;
 use crate::operator_group::OperatorGroup;
@@ -16,7 +16,7 @@ const MISSING: &str = "OperatorGroupServiceAccount";
 ///
 /// # Errors
 /// When the account does not exist. The status says so.
-pub(super) fn refresh(pass: &mut Pass<'_>, group: &OperatorGroup) -> Result<bool, PassError> {
+pub(super) fn refresh(pass: &mut GroupPass<'_>, group: &OperatorGroup) -> Result<bool, PassError> {
     let name = &group.spec.service_account_name;
     let namespace = &group.metadata.namespace;
     if name.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn refresh(pass: &mut Pass<'_>, group: &OperatorGroup) -> Result<bool
 }
 
 /// Writes the reference and removes the condition where they differ.
-fn point_to(pass: &mut Pass<'_>, reference: Option<Value>) -> bool {
+fn point_to(pass: &mut GroupPass<'_>, reference: Option<Value>) -> bool {
     let recorded = pass.group.pointer("/status/serviceAccountRef");
     let is_other = recorded.filter(|recorded| !recorded.is_null()) != reference.as_ref();
     if has(&pass.group, MISSING) || is_other {
@@ -59,7 +59,7 @@ fn point_to(pass: &mut Pass<'_>, reference: Option<Value>) -> bool {
 }
 
 /// Labels the account, so that watches show it.
-fn label(pass: &mut Pass<'_>, account: &Value) {
+fn label(pass: &mut GroupPass<'_>, account: &Value) {
     let mut account = account.clone();
     if let Some(labels) = object_at(&mut account, &["metadata", "labels"]) {
         labels.insert(names::MANAGED_LABEL.to_owned(), "true".into());

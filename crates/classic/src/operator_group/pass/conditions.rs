@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Pass;
+use super::GroupPass;
 use crate::cluster::{items, object_at, text};
 use crate::names;
 
@@ -10,7 +10,7 @@ use crate::names;
 const SEVERAL: &str = "MultipleOperatorGroup";
 
 /// Marks all OperatorGroups of the namespace while there are several, and removes the mark from one that is left.
-pub(super) fn mark_several(pass: &mut Pass<'_>, namespace: &str) {
+pub(super) fn mark_several(pass: &mut GroupPass<'_>, namespace: &str) {
     let groups: Vec<&Value> = pass
         .cluster
         .in_namespace(names::OPERATOR_GROUP_KIND, namespace)

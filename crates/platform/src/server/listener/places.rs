@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 /// The slots of a listener.
 #[derive(Debug, Clone)]
-pub(super) struct Slots(Arc<Mutex<State>>);
+pub(super) struct Slots(Arc<Mutex<PlacesState>>);
 
 #[derive(Debug)]
-struct State {
+struct PlacesState {
     total: usize,
     per_peer: usize,
     next: u64,
@@ -38,7 +38,7 @@ struct Connection {
 impl Slots {
     /// `total` slots, of which one peer gets at most `per_peer`.
     pub(super) fn new(total: usize, per_peer: usize) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(PlacesState {
             total: total.max(1),
             per_peer: per_peer.max(1),
             next: 0,
@@ -47,7 +47,7 @@ impl Slots {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PlacesState> {
         self.0.lock()
     }
 
@@ -77,7 +77,7 @@ impl Slots {
     }
 }
 
-impl State {
+impl PlacesState {
     /// Whether there is a slot for one more connection of this peer, possibly after one is evicted.
     fn make_room(&mut self, newcomer: IpAddr) -> bool {
         let held = self.peers.get(&newcomer).copied().unwrap_or_default();
