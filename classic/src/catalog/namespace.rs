@@ -72,11 +72,11 @@ pub async fn work(context: Arc<Context>, namespace: String) -> Outcome {
         // The watch shows what has changed.
         Err(PassError::Write(failure)) if failure.kind == FailureKind::Conflict => Outcome::After(SOON),
         Err(error) => {
-            tracing::warn!(namespace, %error, "cannot work on the Subscriptions of a namespace; it is tried again");
+            tracing::warn!(namespace, %error, "cannot reconcile the Subscriptions of a namespace; retrying");
             Outcome::Failed
         }
     };
-    tracing::debug!(namespace, ?outcome, "worked on the Subscriptions of a namespace");
+    tracing::debug!(namespace, ?outcome, "reconciled the Subscriptions of a namespace");
     outcome
 }
 
@@ -172,7 +172,7 @@ async fn failed_plans(
         tracing::info!(
             namespace,
             name = text(plan, "/metadata/name"),
-            "a failed InstallPlan is carried out again"
+            "retrying a failed InstallPlan"
         );
         write_status(&context.base, plan).await?;
         let annotations =
@@ -209,11 +209,7 @@ async fn failed_plans(
 async fn forget_plan(context: &Context, namespace: &str, subscriptions: &[Value]) -> Result<(), PassError> {
     for subscription in subscriptions {
         let name = text(subscription, "/metadata/name");
-        tracing::info!(
-            namespace,
-            name,
-            "another InstallPlan takes the place of a failed one"
-        );
+        tracing::info!(namespace, name, "replaced a failed InstallPlan");
         write_status(&context.base, subscription).await?;
     }
     Ok(())

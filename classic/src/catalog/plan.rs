@@ -87,7 +87,7 @@ pub async fn work(context: Arc<Context>, (namespace, name): (String, String)) ->
                 namespace,
                 name,
                 error = failure.message,
-                "cannot work on an InstallPlan; it is tried again"
+                "cannot reconcile an InstallPlan; retrying"
             );
             remember(&context, key, is_resumed);
             Outcome::Failed

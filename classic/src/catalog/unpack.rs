@@ -258,11 +258,7 @@ impl Job {
                     .saturating_mul(2u32.saturating_pow(self.attempts - 1))
                     .min(longest);
                 let message = log::chain(&error);
-                tracing::warn!(
-                    image,
-                    error = message,
-                    "a bundle cannot be unpacked; it is tried again"
-                );
+                tracing::warn!(image, error = message, "cannot unpack a bundle; retrying");
                 self.failure = Some(UnpackFailure {
                     message,
                     is_final: !error.is_retryable(),

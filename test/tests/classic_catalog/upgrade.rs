@@ -102,7 +102,7 @@ fn a_version_that_is_passed_over_is_explained() -> Result<()> {
         stage.installs("short", "1.0.0").await?;
         let why = stage.says("short", "UpgradeBlocked", "True", "DependencyUnsatisfied").await?;
         ensure!(
-            why.starts_with("short.v1.0.1 is passed over: ") && why.contains("kind: Memcached"),
+            why.starts_with("short.v1.0.1 is skipped: ") && why.contains("kind: Memcached"),
             "{why}"
         );
         Ok(())

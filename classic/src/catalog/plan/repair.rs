@@ -41,7 +41,7 @@ pub(super) async fn repair(
                 namespace,
                 name,
                 error,
-                "cannot make objects of an InstallPlan again; it is tried again"
+                "cannot make objects of an InstallPlan again; retrying"
             );
             Outcome::Failed
         }
@@ -85,14 +85,14 @@ async fn begin(context: &Context, repaired: &RepairedPlan) -> Result<bool, Reque
     let objects = repaired.objects.iter();
     let objects: Vec<String> = objects.map(|(kind, name)| format!("{kind} {name}")).collect();
     let note = format!(
-        "somebody deleted {}; OLM creates what is missing again",
+        "{} deleted; OLM creates the missing objects again",
         objects.join(", ")
     );
     tracing::info!(
         namespace,
         name = text(plan, "/metadata/name"),
         note,
-        "an InstallPlan is repaired"
+        "repairing an InstallPlan"
     );
     context.warn(plan, [("ObjectsDeleted".to_owned(), note)]);
     Ok(true)

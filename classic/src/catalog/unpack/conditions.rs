@@ -13,9 +13,9 @@ pub(super) struct UnpackFailure {
 
 /// Hint for an administrator about an image that cannot be pulled.
 const PULL_HINT: &str = "Check that the image exists, that the pull secrets of the CatalogSource (`spec.secrets`) are valid, \
-                         and that the registry can be reached. The pull is retried by itself.";
+                         and that the registry can be reached. OLM retries the pull.";
 /// Hint for an administrator about an image that is no bundle.
-const CONTENT_HINT: &str = "The bundle must be fixed by its publisher.";
+const CONTENT_HINT: &str = "The publisher must fix the bundle.";
 
 /// It is being unpacked; `late` is the image of one that takes longer than allowed.
 pub(super) fn running(late: Option<&str>) -> Value {

@@ -147,7 +147,7 @@ impl BundleImages {
         keep.extend(used.filter_map(|image| Reference::parse(image).ok()?.digest().cloned()));
         match self.images.prune_contents(&keep).await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "bundles that no InstallPlan needs are removed"),
+            Ok(removed) => tracing::info!(removed, "removed bundles that no InstallPlan needs"),
             Err(error) => tracing::warn!(%error, "cannot remove bundles that no InstallPlan needs"),
         }
     }

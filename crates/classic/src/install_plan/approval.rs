@@ -72,7 +72,7 @@ pub fn edited(plan: &Value) -> Option<String> {
         return None;
     };
     Some(format!(
-        "cannot carry out InstallPlan {}/{}: {what}. Delete it, or wait for the plan that takes its place",
+        "cannot carry out InstallPlan {}/{}: {what}. Delete it, or wait for the plan that replaces it",
         text(plan, "/metadata/namespace"),
         text(plan, "/metadata/name"),
     ))

@@ -23,9 +23,9 @@ pub(super) fn skipped_versions(variables: &Variables, chosen: &[String]) -> BTre
                 reasons.chain(remedies).collect::<Vec<String>>().join(", ")
             }
             Err(error) => error.to_string(),
-            Ok(_) => "what other Subscriptions prefer contradicts it".to_owned(),
+            Ok(_) => "it conflicts with the choice of other Subscriptions".to_owned(),
         };
-        found.insert(name.to_owned(), format!("{wanted} is passed over: {why}"));
+        found.insert(name.to_owned(), format!("{wanted} is skipped: {why}"));
     }
     found
 }
@@ -121,7 +121,7 @@ mod tests {
         let resolved = run(rows, None).unwrap();
         assert_eq!(resolved.operators[0].name, "p.v1");
         let why = &resolved.resolution.blocked["s"];
-        let expected = "p.v2 is passed over: bundle p.v2 requires an operator providing an API with group: g, version: v1, \
+        let expected = "p.v2 is skipped: bundle p.v2 requires an operator providing an API with group: g, version: v1, \
                         kind: Greeting, ";
         assert!(why.starts_with(expected), "{why}");
     }

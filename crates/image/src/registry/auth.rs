@@ -378,7 +378,7 @@ fn bearer_header(registry: &str, token: &str) -> Result<HeaderValue, RegistryErr
         .map(sensitive)
         .map_err(|_| RegistryError::Protocol {
             registry: registry.to_owned(),
-            message: "the token cannot stand in a header".to_owned(),
+            message: "the token is not allowed in a header".to_owned(),
         })
 }
 

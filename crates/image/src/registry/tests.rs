@@ -374,7 +374,7 @@ async fn credentials_are_used_where_they_belong() {
     check(
         server.reference("a/c:v1"),
         access("secret"),
-        "cannot fetch the digest of R/a/c:v1: registry `R` breaks the protocol: the token cannot stand in a header",
+        "cannot fetch the digest of R/a/c:v1: registry `R` breaks the protocol: the token is not allowed in a header",
     )
     .await;
 }
