@@ -2,6 +2,7 @@
 
 use std::io;
 
+use olm_bundle::PrepareError;
 use olm_image::{Missing, RegistryError, Unreachable};
 pub(crate) use olm_migrate::hint::Hint;
 use olm_transport::Obstacle;
@@ -13,6 +14,9 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(found) = error.chain().find_map(of_system) {
         return Some(found.to_owned());
+    }
+    if let Some(advice) = error.chain().find_map(of_configuration) {
+        return Some(advice);
     }
     let connection = error.chain().find_map(of_connection);
     let answer = || {
@@ -28,6 +32,14 @@ fn of_system(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
     let kind = cause.downcast_ref::<io::Error>()?.kind();
     (kind == io::ErrorKind::AddrInUse)
         .then_some("another program listens there: set --addr to another address; port 0 picks a free one")
+}
+
+/// The remedy for a configuration that does not fit the bundle.
+fn of_configuration(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    match cause.downcast_ref()? {
+        PrepareError::Config { advice, .. } => advice.clone(),
+        _ => None,
+    }
 }
 
 /// The remedy for a failed connection.

@@ -4,10 +4,8 @@
 pub(crate) mod bundle;
 pub(crate) mod cluster;
 mod format;
+pub(crate) mod installation;
 
-use std::path::PathBuf;
-
-use anyhow::bail;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use olm_api::names;
@@ -16,6 +14,7 @@ use olm_preflight::permissions::{Account, AccountRights, Environment, Missing, n
 use serde_json::Value;
 
 use self::format::RoleFormat;
+use self::installation::ConfigArguments;
 use crate::extension::access::ClusterArguments;
 use crate::output::{CommandResult, Status, note};
 use crate::registry::RegistryArguments;
@@ -24,10 +23,10 @@ use crate::registry::RegistryArguments;
 #[command(
     after_help = "On a cluster, NAME is a ClusterExtension, or clusterobjectset/NAME; the output holds what its \
                         service account lacks for the installed bundle, or for the one to install; while it is being \
-                        deleted, what the account lacks to remove the objects. With \
-                        --service-account, NAME is a package that need not be installed, of the catalogs of the \
-                        cluster or of --catalog; with --bundle it is left out, and no cluster is \
-                        asked.\n\nTo apply it: olm rbac NAME | kubectl apply -f -\nTo read the \
+                        deleted, what the account lacks to remove the objects.\n\nNAME may also be a package that is \
+                        not installed, of the catalogs of the cluster or of --catalog: the output holds all rights \
+                        that `olm install` would grant. With --namespace or --service-account NAME always is a package. With \
+                        --bundle it is left out, and no cluster is asked.\n\nTo apply it: olm rbac NAME | kubectl apply -f -\nTo read the \
                         rules: olm rbac NAME -o table"
 )]
 pub(crate) struct Arguments {
@@ -48,27 +47,21 @@ pub(crate) struct Arguments {
     #[arg(long = "catalog", value_name = "CATALOG", conflicts_with = "bundle")]
     catalogs: Vec<String>,
     /// Version or range of versions of the package
-    #[arg(long, value_name = "RANGE", requires = "account", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     version: Option<String>,
     /// Channel of the package; may be repeated
-    #[arg(long = "channel", value_name = "CHANNEL", requires = "account")]
+    #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<String>,
-    /// Service account that will install the package, which need not exist yet
-    #[arg(
-        id = "account",
-        long = "service-account",
-        value_name = "NAME",
-        requires = "namespace"
-    )]
+    /// Service account that will install the package, which need not exist yet [default: EXTENSION-installer]
+    #[arg(id = "account", long = "service-account", value_name = "NAME")]
     service_account: Option<String>,
-    /// Namespace to install into
-    #[arg(short, long, value_name = "NAME", requires = "account")]
+    /// Namespace to install the package into [default: the one that the bundle proposes, else the package]
+    #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// File with the configuration, as in `spec.config.inline`
-    #[arg(long, value_name = "FILE", requires = "account")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArguments,
     /// Name of the ClusterExtension, in the names of the roles [default: the package]
-    #[arg(long, value_name = "NAME", requires = "account")]
+    #[arg(long, value_name = "NAME")]
     extension: Option<String>,
     /// Namespace of the managers
     #[arg(long, value_name = "NAME", default_value = names::SYSTEM_NAMESPACE)]
@@ -105,20 +98,20 @@ enum Purpose {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
-    match (&arguments.service_account, &arguments.namespace) {
-        (Some(account), Some(namespace)) => {
-            let account = AccountName {
-                namespace: namespace.clone(),
-                name: account.clone(),
-            };
-            let Some(subject) = bundle::subject(arguments, account)? else {
-                return Ok(Status::Failure);
-            };
-            let missing = needed_anywhere(&subject.objects);
-            print_roles(&[(subject, missing)], arguments.output)
-        }
-        _ => cluster::run(arguments),
+    let is_new = arguments.service_account.is_some() || arguments.namespace.is_some();
+    match &arguments.name {
+        Some(name) if !is_new => cluster::run(arguments, name),
+        _ => of_package(arguments),
     }
+}
+
+/// The roles for a bundle that is not installed.
+fn of_package(arguments: &Arguments) -> CommandResult {
+    let Some(subject) = bundle::subject(arguments)? else {
+        return Ok(Status::Failure);
+    };
+    let missing = needed_anywhere(&subject.objects);
+    print_roles(&[(subject, missing)], arguments.output)
 }
 
 /// The rights that the objects need, computed from their kinds without discovery on a cluster.
@@ -166,12 +159,4 @@ fn print_roles(subjects: &[(Subject, Missing)], format: RoleFormat) -> CommandRe
 pub(crate) fn parsed(manifests: &str) -> anyhow::Result<Vec<Value>> {
     let documents = olm_yaml::documents(manifests.as_bytes(), &olm_yaml::Limits::default());
     documents.map(|document| Ok(document?.into_value()?)).collect()
-}
-
-/// The name of the extension or set for the roles.
-fn name(arguments: &Arguments) -> anyhow::Result<&str> {
-    match &arguments.name {
-        Some(name) => Ok(name),
-        None => bail!("name the ClusterExtension, or a package with --service-account and --namespace"),
-    }
 }

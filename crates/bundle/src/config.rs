@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use crate::install_modes::{InstallMode, InstallModes};
 use crate::render::deployment_config::{DeploymentConfig, DeploymentConfigError};
 
+/// The field with the namespace that the operator watches.
+pub const WATCH_NAMESPACE: &str = "watchNamespace";
 /// A namespace's name.
 const NAMESPACE_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// The format of a watch namespace that must be the install namespace.
@@ -92,14 +94,14 @@ pub fn schema(modes: &InstallModes, deployment: DeploymentConfiguration) -> Valu
     });
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         if let Some(watched) = described {
-            properties.insert("watchNamespace".to_owned(), watched);
+            properties.insert(WATCH_NAMESPACE.to_owned(), watched);
         }
         if deployment == DeploymentConfiguration::Allowed {
             properties.insert("deploymentConfig".to_owned(), deployment::schema());
         }
     }
     if let (true, Some(schema)) = (required, schema.as_object_mut()) {
-        schema.insert("required".to_owned(), json!(["watchNamespace"]));
+        schema.insert("required".to_owned(), json!([WATCH_NAMESPACE]));
     }
     schema
 }
@@ -126,6 +128,24 @@ fn watch_namespace(modes: &InstallModes) -> Option<Value> {
 #[must_use]
 pub fn advice(schema: &Value, config: &Value, modes: &InstallModes) -> Option<String> {
     advice::advice(schema, config, modes)
+}
+
+/// The configuration with the namespace of the installation as the one to watch. `None` if the configuration stays as it
+/// is: the bundle can watch all namespaces, does not support its own, or the configuration names one.
+#[must_use]
+pub fn with_own_namespace(modes: &InstallModes, config: Option<&Value>, namespace: &str) -> Option<Value> {
+    let is_required = !modes.contains(InstallMode::AllNamespaces);
+    if !is_required || !modes.contains(InstallMode::OwnNamespace) {
+        return None;
+    }
+    let mut config = config.cloned().unwrap_or_else(|| json!({}));
+    let fields = config.as_object_mut()?;
+    let is_named = fields.get(WATCH_NAMESPACE).is_some_and(|named| !named.is_null());
+    if is_named {
+        return None;
+    }
+    fields.insert(WATCH_NAMESPACE.to_owned(), namespace.into());
+    Some(config)
 }
 
 /// Reads a configuration from YAML or JSON text.
@@ -155,7 +175,7 @@ pub fn check(
     }
     let config = config.as_object().ok_or(ConfigError::NotAnObject)?;
     let watch_namespace = config
-        .get("watchNamespace")
+        .get(WATCH_NAMESPACE)
         .and_then(Value::as_str)
         .map(str::to_owned);
     let deployment = match config.get("deploymentConfig") {

@@ -3,9 +3,7 @@
 mod objects;
 mod send;
 
-use std::path::PathBuf;
-
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -14,7 +12,7 @@ use olm_api::ClusterExtension;
 use olm_api::cluster_extension::{
     CatalogFilter, ClusterExtensionSpec, ExtensionConfig, ServiceAccountReference, SourceConfig,
 };
-use olm_bundle::{Request as Installation, config, parse};
+use olm_bundle::Request as Installation;
 use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, roles};
 use serde_json::Value;
@@ -26,18 +24,13 @@ use super::change::wait::{Goal, WaitArguments, wait};
 use super::choose::{ChosenBundle, Origin, ResolutionInput};
 use super::cluster::{Cluster, note_unread};
 use crate::hint::Hint;
-use crate::input::read;
 use crate::output::{CommandResult, ObjectFormat, Status, note, print, print_json, print_text};
 use crate::rbac::bundle::objects as rendered;
 use crate::rbac::cluster::lacked;
+use crate::rbac::installation::{ConfigArguments, default_account, default_namespace, read_bundle, settings};
 use crate::registry::RegistryArguments;
 use crate::resolve;
 use crate::source::{BundleSource, is_object_name, open_bundle};
-
-/// The largest configuration that is read, in bytes.
-const MAX_CONFIG: u64 = 1 << 20;
-/// The annotation of a ClusterServiceVersion with the namespace that its author proposes.
-const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 
 #[derive(Debug, Args)]
 #[command(
@@ -72,9 +65,8 @@ pub(crate) struct Arguments {
     /// Service account that installs [default: NAME-installer]
     #[arg(long, value_name = "NAME")]
     service_account: Option<String>,
-    /// File with the configuration, as in `spec.config.inline`
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArguments,
     /// Create without a question
     #[arg(short, long)]
     yes: bool,
@@ -97,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     are_names(arguments, &cluster)?;
     let name = arguments.name.as_deref().unwrap_or(&arguments.package);
     is_free(arguments, &cluster, name)?;
-    let mut extension = extension(arguments, name)?;
+    let mut extension = extension(arguments, name);
     let origin = Origin {
         catalogs: &[],
         registry: &arguments.registry,
@@ -117,6 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let image = chosen.bundle.image.as_str();
     let (bundle, namespace) = bundle(arguments, &cluster, image)?;
     extension.spec.namespace.clone_from(&namespace);
+    configure(&mut extension, arguments, &bundle)?;
     let account = AccountName {
         namespace,
         name: account_name(&extension).to_owned(),
@@ -206,19 +199,25 @@ fn is_free(arguments: &Arguments, cluster: &Cluster, name: &str) -> anyhow::Resu
     Ok(())
 }
 
-/// The extension, without its namespace.
-fn extension(arguments: &Arguments, name: &str) -> anyhow::Result<ClusterExtension> {
-    let inline = match &arguments.config {
-        Some(path) => {
-            let text = read(path, MAX_CONFIG)?;
-            let given = config::from_text(&String::from_utf8_lossy(&text));
-            match given.with_context(|| format!("cannot use {}", path.display()))? {
-                Value::Object(fields) => Some(fields),
-                _ => bail!("{} holds no object with settings", path.display()),
-            }
-        }
-        None => None,
-    };
+/// Sets the configuration of the extension.
+fn configure(
+    extension: &mut ClusterExtension,
+    arguments: &Arguments,
+    bundle: &BundleSource,
+) -> anyhow::Result<()> {
+    let bundle = read_bundle(bundle)?;
+    let found = settings(&bundle, arguments.config.read()?, &extension.spec.namespace);
+    if let Some(Value::Object(fields)) = found {
+        extension.spec.config = Some(ExtensionConfig {
+            inline: Some(fields),
+            ..ExtensionConfig::default()
+        });
+    }
+    Ok(())
+}
+
+/// The extension, without its namespace and its configuration.
+fn extension(arguments: &Arguments, name: &str) -> ClusterExtension {
     let account = arguments.service_account.clone();
     let filter = CatalogFilter {
         package_name: arguments.package.clone(),
@@ -227,23 +226,19 @@ fn extension(arguments: &Arguments, name: &str) -> anyhow::Result<ClusterExtensi
         selector: selector(&arguments.catalogs),
         ..CatalogFilter::default()
     };
-    Ok(ClusterExtension::new(
+    ClusterExtension::new(
         name,
         ClusterExtensionSpec {
             service_account: Some(ServiceAccountReference {
-                name: account.unwrap_or_else(|| format!("{name}-installer")),
+                name: account.unwrap_or_else(|| default_account(name)),
             }),
             source: SourceConfig {
                 catalog: Some(filter),
                 ..SourceConfig::default()
             },
-            config: inline.map(|inline| ExtensionConfig {
-                inline: Some(inline),
-                ..ExtensionConfig::default()
-            }),
             ..ClusterExtensionSpec::default()
         },
-    ))
+    )
 }
 
 fn account_name(extension: &ClusterExtension) -> &str {
@@ -299,10 +294,7 @@ fn namespace(arguments: &Arguments, bundle: &BundleSource) -> anyhow::Result<Str
     if let Some(given) = &arguments.namespace {
         return Ok(given.clone());
     }
-    let parsed = parse(&bundle.files, &bundle.labels).context("cannot read the bundle")?;
-    let suggested = parsed.csv().metadata.annotations.get(SUGGESTED_NAMESPACE);
-    let suggested = suggested.filter(|suggested| !suggested.is_empty());
-    Ok(suggested.unwrap_or(&arguments.package).clone())
+    Ok(default_namespace(&read_bundle(bundle)?).to_owned())
 }
 
 /// The objects to create: the extension, and the missing ones of namespace, account and rights.
@@ -336,16 +328,14 @@ fn install_objects(
             "note: service account {account} does not exist yet and is created"
         ));
     }
-    let settings = extension.spec.config.as_ref();
-    let settings = settings
-        .and_then(|config| config.inline.clone())
-        .map(Value::Object);
+    let config = extension.spec.config.as_ref();
+    let config = config.and_then(|config| config.inline.clone()).map(Value::Object);
     let request = Installation {
-        config: settings.as_ref(),
+        config: config.as_ref(),
         ..Installation::new(&account.namespace)
     };
     let provider = cluster.provider(None)?;
-    let (_, objects) = rendered(bundle, image, request, provider)?;
+    let objects = rendered(bundle, image, request, provider)?;
     let missing = lacked(cluster, account, &objects, present.is_some())?;
     let rights = if missing.is_empty() {
         String::new()
@@ -401,7 +391,7 @@ mod tests {
             namespace: None,
             name: None,
             service_account: None,
-            config: None,
+            config: ConfigArguments::default(),
             yes: false,
             dry_run: false,
             output: None,
@@ -412,7 +402,7 @@ mod tests {
             cluster: ClusterArguments::default(),
             registry: RegistryArguments::default(),
         };
-        let made = extension(&arguments, "greeter-eu").unwrap();
+        let made = extension(&arguments, "greeter-eu");
         assert_eq!(made.kind, olm_api::names::CLUSTER_EXTENSION);
         assert_eq!(account_name(&made), "greeter-eu-installer");
         let filter = made.spec.source.catalog.unwrap();

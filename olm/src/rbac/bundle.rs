@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
-use olm_bundle::{CertificateProvider, Dependencies, Request as Installation, config, prepare};
+use olm_bundle::{Bundle, CertificateProvider, Dependencies, Request as Installation, prepare};
 use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Discovery, Resource, Scope};
 use olm_resolve::{Installed, Request};
@@ -11,16 +11,14 @@ use olm_rollout::certificates::layout;
 use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
-use super::{Arguments, Purpose, Subject, name};
+use super::installation::{default_account, default_namespace, read_bundle, settings};
+use super::{Arguments, Purpose, Subject};
 use crate::extension::cluster::Cluster;
 use crate::extension::cluster::catalogs::sources_of;
-use crate::input::read;
 use crate::output::note;
 use crate::resolve::Source;
 use crate::source::{BundleSource, open_bundle};
 
-/// The largest configuration that is read, in bytes.
-const MAX_CONFIG: u64 = 1 << 20;
 /// Kinds of bundles that have no namespace.
 const CLUSTER_SCOPED: &[(&str, &str)] = &[
     ("", "Namespace"),
@@ -40,56 +38,66 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
     ("storage.k8s.io", "StorageClass"),
 ];
 
-/// The bundle installed under the account; none if no bundle fits, which is reported.
-pub(super) fn subject(arguments: &Arguments, account: AccountName) -> anyhow::Result<Option<Subject>> {
-    let chosen = if let Some(source) = &arguments.bundle {
-        ChosenBundles::only(source.clone())
-    } else {
-        let (registry, access) = (&arguments.registry, &arguments.cluster);
-        let package = name(arguments)?;
-        let sources = if arguments.catalogs.is_empty() {
-            Cluster::reach(access)?.catalogs(registry, package, None)?
-        } else {
-            sources_of(&arguments.catalogs, registry, access, package)?
-        };
-        let request = Request {
-            package,
-            version: arguments.version.as_deref(),
-            channels: &arguments.channels,
-            ..Request::default()
-        };
-        match choose(&sources, &request, None, arguments.every_version) {
-            Some(chosen) => chosen,
-            None => return Ok(None),
-        }
+/// The bundle as `olm install` installs it; none if no bundle fits, which is reported.
+pub(super) fn subject(arguments: &Arguments) -> anyhow::Result<Option<Subject>> {
+    let Some(chosen) = wanted(arguments)? else {
+        return Ok(None);
     };
-    let given = match &arguments.config {
-        Some(path) => {
-            let text = read(path, MAX_CONFIG)?;
-            let given = config::from_text(&String::from_utf8_lossy(&text));
-            Some(given.with_context(|| format!("cannot use {}", path.display()))?)
-        }
-        None => None,
-    };
-    let request = Installation {
-        config: given.as_ref(),
-        roles_named_after: chosen.first.as_deref(),
-        ..Installation::new(&account.namespace)
-    };
-    let mut extension = arguments.extension.clone().or_else(|| arguments.name.clone());
-    let mut all = Vec::new();
+    let given = arguments.config.read()?;
+    let mut subject: Option<Subject> = None;
     for source in &chosen.sources {
-        let bundle = open_bundle(source, &arguments.registry)?;
-        let (package, objects) = objects(&bundle, source, request, CertificateProvider::SelfSigned)?;
-        extension.get_or_insert(package);
-        all.extend(objects);
+        let opened = open_bundle(source, &arguments.registry)?;
+        let bundle = read_bundle(&opened)?;
+        let subject = subject.get_or_insert_with(|| empty_subject(arguments, &bundle));
+        let namespace = &subject.account.namespace;
+        let config = settings(&bundle, given.clone(), namespace);
+        let request = Installation {
+            config: config.as_ref(),
+            roles_named_after: chosen.first.as_deref(),
+            ..Installation::new(namespace)
+        };
+        let found = objects(&opened, source, request, CertificateProvider::SelfSigned)?;
+        subject.objects.extend(found);
     }
-    Ok(Some(Subject {
-        extension: extension.unwrap_or_default(),
-        account,
-        objects: all,
+    Ok(subject)
+}
+
+/// The bundles that the arguments ask for; none if no bundle fits, which is reported.
+fn wanted(arguments: &Arguments) -> anyhow::Result<Option<ChosenBundles>> {
+    if let Some(source) = &arguments.bundle {
+        return Ok(Some(ChosenBundles::only(source.clone())));
+    }
+    let (registry, access) = (&arguments.registry, &arguments.cluster);
+    let package = arguments.name.as_deref().unwrap_or_default();
+    let sources = if arguments.catalogs.is_empty() {
+        Cluster::reach(access)?.catalogs(registry, package, None)?
+    } else {
+        sources_of(&arguments.catalogs, registry, access, package)?
+    };
+    let request = Request {
+        package,
+        version: arguments.version.as_deref(),
+        channels: &arguments.channels,
+        ..Request::default()
+    };
+    Ok(choose(&sources, &request, None, arguments.every_version))
+}
+
+/// The extension and the account of a bundle, as `olm install` names them, without objects.
+fn empty_subject(arguments: &Arguments, bundle: &Bundle) -> Subject {
+    let extension = arguments.extension.as_deref().or(arguments.name.as_deref());
+    let extension = extension.unwrap_or_else(|| bundle.package()).to_owned();
+    let namespace = arguments.namespace.as_deref();
+    let account = arguments.service_account.clone();
+    Subject {
+        account: AccountName {
+            namespace: namespace.unwrap_or_else(|| default_namespace(bundle)).to_owned(),
+            name: account.unwrap_or_else(|| default_account(&extension)),
+        },
+        extension,
+        objects: Vec::new(),
         purpose: Purpose::Apply,
-    }))
+    }
 }
 
 /// The bundles for the roles.
@@ -134,13 +142,13 @@ pub(super) fn choose(
         .ok()
 }
 
-/// The package of a bundle, and all objects of its installation.
+/// All objects of the installation of a bundle.
 pub(crate) fn objects(
     bundle: &BundleSource,
     source: &str,
     request: Installation<'_>,
     certificates: CertificateProvider,
-) -> anyhow::Result<(String, Vec<Value>)> {
+) -> anyhow::Result<Vec<Value>> {
     let request = Installation {
         certificates: Some(certificates),
         dependencies: Dependencies::Evaluated,
@@ -148,10 +156,9 @@ pub(crate) fn objects(
     };
     let prepared = prepare(&bundle.files, &bundle.labels, &request)
         .with_context(|| format!("cannot render {source:?}"))?;
-    let package = prepared.bundle.package().to_owned();
     let mut objects = prepared.rendered.into_objects();
     with_secrets(&mut objects, certificates);
-    Ok((package, objects))
+    Ok(objects)
 }
 
 /// Adds the Secrets with certificates if the same account creates them.

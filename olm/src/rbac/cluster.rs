@@ -27,7 +27,7 @@ use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
 use super::bundle::{ChosenBundles, choose, objects, with_secrets};
-use super::{Arguments, Purpose, Subject, name, print_roles};
+use super::{Arguments, Purpose, Subject, of_package, print_roles};
 use crate::extension::choose::{Origin, ResolutionInput};
 use crate::extension::cluster::catalogs::sources_of;
 use crate::extension::cluster::{Cluster, newest_active, note_unread, recorded};
@@ -37,13 +37,15 @@ use crate::hint::Hint;
 use crate::output::{CommandResult, Status, note};
 use crate::source::open_bundle;
 
-pub(super) fn run(arguments: &Arguments) -> CommandResult {
+pub(super) fn run(arguments: &Arguments, name: &str) -> CommandResult {
     let cluster = RoleRequest(Cluster::reach(&arguments.cluster)?);
-    let name = name(arguments)?;
     let subjects = match name.strip_prefix(SET_PREFIX) {
         Some(set) => vec![cluster.set(arguments, set)?],
-        None if cluster.find(name)?.is_none() => return Err(not_installed(&cluster, name)),
-        None => cluster.extension(arguments, name)?,
+        None if cluster.find(name)?.is_none() => return not_installed(arguments, &cluster, name),
+        None => {
+            is_for_installed(arguments, name)?;
+            cluster.extension(arguments, name)?
+        }
     };
     if subjects.is_empty() {
         return Ok(Status::Failure);
@@ -61,14 +63,36 @@ pub(super) fn run(arguments: &Arguments) -> CommandResult {
     print_roles(&subjects?, arguments.output)
 }
 
-/// The error that there is no extension of that name. It may be that of a package.
-fn not_installed(cluster: &Cluster, name: &str) -> anyhow::Error {
-    let error = anyhow!("ClusterExtension {name:?} not found");
+/// The roles for the package of that name, or the error that there is neither an extension nor a package.
+fn not_installed(arguments: &Arguments, cluster: &Cluster, name: &str) -> CommandResult {
+    note(&format!(
+        "note: there is no ClusterExtension {name:?}; these are the rights for installing the package"
+    ));
+    if of_package(arguments)? == Status::Success {
+        return Ok(Status::Success);
+    }
+    let error = anyhow!("neither a ClusterExtension nor an installable package is called {name:?}");
     let installed = cluster
         .runtime
         .block_on(others(&Api::all(cluster.client.clone()), name));
-    error.context(Hint(format!(
-        "{installed}; for a package that is not installed, set --namespace and --service-account"
+    Err(error.context(installed))
+}
+
+/// Fails if options for a package that is not installed are set: the spec of the extension has these.
+fn is_for_installed(arguments: &Arguments, name: &str) -> anyhow::Result<()> {
+    let is_for_package = arguments.version.is_some()
+        || !arguments.channels.is_empty()
+        || !arguments.config.is_empty()
+        || arguments.extension.is_some();
+    if !is_for_package {
+        return Ok(());
+    }
+    let error = anyhow!(
+        "ClusterExtension {name:?} exists; --version, --channel, --config, --watch-namespace and --extension are for packages \
+         that are not installed"
+    );
+    Err(error.context(Hint(
+        "leave them out, or set --namespace and --service-account for another installation".to_owned(),
     )))
 }
 
@@ -253,7 +277,7 @@ impl RoleRequest {
         let mut all = Vec::new();
         for source in &chosen.sources {
             let bundle = open_bundle(source, &registry)?;
-            all.extend(objects(&bundle, source, request, provider)?.1);
+            all.extend(objects(&bundle, source, request, provider)?);
         }
         Ok(subject(all))
     }

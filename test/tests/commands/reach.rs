@@ -137,8 +137,8 @@ fn catalogs_by_name(world: &World) -> Result<()> {
         .ended(1)?
         .says(&["did you mean \"fans\"?"])?;
     olm(world, "rbac absent")?.ended(1)?.says(&[
-        "ClusterExtension \"absent\" not found",
-        "for a package that is not installed, set --namespace and --service-account",
+        "refused: ",
+        "neither a ClusterExtension nor an installable package is called \"absent\"",
     ])?;
     let ca = trusting(world);
     let role = olm(world, &format!("rbac fan --version 1.0.1 {account} {ca}"))?.ended(0)?;

@@ -2,6 +2,7 @@
 //! the feature gates that are switched off.
 
 mod image_policies;
+mod own_namespace;
 mod verified;
 
 use std::collections::BTreeMap;

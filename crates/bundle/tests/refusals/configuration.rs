@@ -3,6 +3,34 @@
 use super::*;
 
 #[test]
+fn an_own_namespace_is_added_where_it_is_required_and_allowed() {
+    use olm_bundle::InstallMode::{self, AllNamespaces, MultiNamespace, OwnNamespace, SingleNamespace};
+    let check = |modes: &[InstallMode], config: Option<Value>, expected: Option<Value>| {
+        let modes = modes.iter().copied().collect();
+        let found = olm_bundle::config::with_own_namespace(&modes, config.as_ref(), "samples");
+        assert_eq!(found, expected, "{modes} {config:?}");
+    };
+    let own = json!({"watchNamespace": "samples"});
+    check(&[OwnNamespace], None, Some(own.clone()));
+    check(
+        &[OwnNamespace, SingleNamespace],
+        Some(json!({"watchNamespace": null})),
+        Some(own),
+    );
+    let with = json!({"deploymentConfig": {}, "watchNamespace": "samples"});
+    check(&[OwnNamespace], Some(json!({"deploymentConfig": {}})), Some(with));
+    for modes in [
+        &[AllNamespaces, OwnNamespace][..],
+        &[SingleNamespace],
+        &[MultiNamespace],
+    ] {
+        check(modes, None, None);
+    }
+    check(&[OwnNamespace], Some(json!({"watchNamespace": "other"})), None);
+    check(&[OwnNamespace], Some(json!("text")), None);
+}
+
+#[test]
 fn configurations_that_do_not_fit_are_explained() {
     let check = |config: Value, deployment_configuration, message: &str| {
         let request = Request {

@@ -31,7 +31,8 @@ impl CsvMetadata {
         serde_json::from_str(&property.value).ok().map(Self)
     }
 
-    fn of_csv(csv: &Value) -> Self {
+    /// The metadata of a `ClusterServiceVersion`.
+    pub(crate) fn of_csv(csv: &Value) -> Self {
         Self(metadata_of_csv(csv))
     }
 

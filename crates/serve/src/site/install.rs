@@ -105,6 +105,15 @@ fn account(of: &Package) -> String {
     format!("{}-installer", of.name)
 }
 
+/// The field `config` of an operator that can watch its own namespace but not all; empty for others.
+fn config(of: &Package, namespace: &str) -> String {
+    let modes: Vec<&str> = of.release.metadata.install_modes().collect();
+    if modes.contains(&"AllNamespaces") || !modes.contains(&"OwnNamespace") {
+        return String::new();
+    }
+    format!("  config:\n    configType: Inline\n    inline:\n      watchNamespace: {namespace}\n")
+}
+
 /// Namespace, account and extension, ready to apply.
 fn manifests(of: &Package, version: Option<&str>) -> String {
     // JSON strings are also YAML strings.
@@ -121,7 +130,8 @@ fn manifests(of: &Package, version: Option<&str>) -> String {
          apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {account}\n  namespace: {namespace}\n---\n\
          apiVersion: {api}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n  namespace: {namespace}\n  \
          serviceAccount:\n    name: {account}\n  source:\n    sourceType: Catalog\n    catalog:\n      \
-         packageName: {name}\n      {choice}selector:\n        matchLabels:\n          {label}: {catalog}\n",
+         packageName: {name}\n      {choice}selector:\n        matchLabels:\n          {label}: {catalog}\n{config}",
+        config = config(of, &namespace),
         api = olm_api::names::API_VERSION,
         kind = olm_api::names::CLUSTER_EXTENSION,
         label = olm_api::names::label::METADATA_NAME,
@@ -131,6 +141,8 @@ fn manifests(of: &Package, version: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::package_summary::CsvMetadata;
+
     use super::*;
 
     fn package(name: &str) -> Package {
@@ -165,6 +177,26 @@ mod tests {
             *catalog,
             serde_json::json!({"packageName": "db", "selector": selector})
         );
+    }
+
+    #[test]
+    fn an_operator_for_its_own_namespace_has_a_configuration() {
+        let check = |modes: &[(&str, bool)], expected: Option<&str>| {
+            let mut of = package("db");
+            let modes = modes
+                .iter()
+                .map(|(mode, supported)| serde_json::json!({"type": mode, "supported": supported}));
+            let csv = serde_json::json!({"spec": {"installModes": modes.collect::<Vec<_>>()}});
+            of.release.metadata = CsvMetadata::of_csv(&csv);
+            let text = manifests(&of, None);
+            let last = text.rsplit("---\n").next().unwrap();
+            let extension = olm_yaml::to_json(last.as_bytes()).unwrap();
+            let watched = extension.pointer("/spec/config/inline/watchNamespace");
+            assert_eq!(watched.and_then(Value::as_str), expected, "{text}");
+        };
+        check(&[("AllNamespaces", false), ("OwnNamespace", true)], Some("db"));
+        check(&[("AllNamespaces", true), ("OwnNamespace", true)], None);
+        check(&[("SingleNamespace", true)], None);
     }
 
     #[test]

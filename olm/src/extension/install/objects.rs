@@ -156,6 +156,10 @@ fn details(object: &Value) -> Vec<String> {
             text_at(spec, "/serviceAccount/name")
         ));
         lines.push(format!("version {version}"));
+        let watched = text_at(spec, "/config/inline/watchNamespace");
+        if !watched.is_empty() {
+            lines.push(format!("watches namespace {watched} alone"));
+        }
     }
     lines
 }
