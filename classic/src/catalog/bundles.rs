@@ -23,45 +23,56 @@ const TIMEOUT: &str = "operatorframework.io/bundle-unpack-timeout";
 /// The annotation of an OperatorGroup with the time after which a bundle that failed is unpacked again.
 const RETRY: &str = "operatorframework.io/bundle-unpack-min-retry-interval";
 
-/// As [`unpack`]. Subscriptions that need a bundle which cannot be unpacked are left out where the others do without.
+/// A resolution with the bundles that are unpacked.
+pub(super) struct UnpackedResolution {
+    /// The resolution, with the steps of its bundles.
+    pub(super) resolution: Resolution,
+    /// The state of each bundle.
+    pub(super) unpacked: Vec<Unpacked>,
+    /// The time after which a state changes without an event.
+    pub(super) due: Option<Duration>,
+    /// The bundles for which Subscriptions that do without them no longer wait.
+    held_up: BTreeSet<BundleName>,
+}
+
+/// As [`unpack`]. Subscriptions that need a bundle which cannot be unpacked, or whose pull has failed for a while, are
+/// left out where the others do without.
 pub(super) async fn unpack_available(
     context: &Context,
     input: &ResolutionInput<'_>,
     whole: &ResolutionResult,
     resolved: &Resolved,
-) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
-    let (resolution, unpacked, due) = unpack(context, input, resolved).await;
+) -> UnpackedResolution {
+    let found = unpack(context, input, resolved).await;
     let names = resolved
         .resolution
         .bundle_lookups
         .iter()
         .map(BundleName::of_lookup);
-    let states: BTreeMap<BundleName, &Unpacked> = names.zip(&unpacked).collect();
+    let states: BTreeMap<BundleName, &Unpacked> = names.zip(&found.unpacked).collect();
     let failed = states.iter().filter(|(_, state)| state.has_failed());
-    let failed: BTreeSet<BundleName> = failed.map(|(name, _)| name.clone()).collect();
+    let failed = failed.map(|(name, _)| name.clone());
+    let failed: BTreeSet<BundleName> = failed.chain(found.held_up.iter().cloned()).collect();
     if failed.is_empty() {
-        return (resolution, unpacked, due);
+        return found;
     }
     let reduced = context.resolutions.without(input, whole, failed).await;
     let Some(reduced) = reduced.as_ref() else {
-        return (resolution, unpacked, due);
+        return found;
     };
     let left_out = reduced.left_out.iter().filter_map(|(name, bundle)| {
         let state = states.get(bundle)?;
         Some((name.clone(), (*state).clone()))
     });
     let left_out = left_out.collect();
-    let (mut resolution, unpacked, sooner) = unpack(context, input, reduced).await;
-    resolution.left_out = left_out;
-    (resolution, unpacked, due.into_iter().chain(sooner).min())
+    let mut others = unpack(context, input, reduced).await;
+    others.resolution.left_out = left_out;
+    others.due = others.due.into_iter().chain(found.due).min();
+    others
 }
 
-/// The resolution with the steps of its bundles, the state of each bundle, and the time after which that changes.
-async fn unpack(
-    context: &Context,
-    input: &ResolutionInput<'_>,
-    resolved: &Resolved,
-) -> (Resolution, Vec<Unpacked>, Option<Duration>) {
+/// Unpacks the bundles of a resolution.
+async fn unpack(context: &Context, input: &ResolutionInput<'_>, resolved: &Resolved) -> UnpackedResolution {
     let (namespace, cluster) = (input.namespace, input.cluster);
     let mut resolution = resolved.resolution.clone();
     if resolution.updated.is_empty() {
@@ -71,10 +82,15 @@ async fn unpack(
             .iter()
             .map(|_| Unpacked::Conditions(Vec::new()));
         let unpacked = unpacked.collect();
-        return (resolution, unpacked, None);
+        return UnpackedResolution {
+            resolution,
+            unpacked,
+            due: None,
+            held_up: BTreeSet::new(),
+        };
     }
     let timeouts = timeouts(context, cluster, namespace);
-    let mut images = BTreeMap::new();
+    let (mut images, mut held_up) = (BTreeMap::new(), BTreeSet::new());
     let (mut bundles, mut due): (Vec<Bundle>, Option<Duration>) = (Vec::new(), None);
     for lookup in &resolution.bundle_lookups {
         let of = |pointer: &str| text(lookup, pointer);
@@ -99,15 +115,25 @@ async fn unpack(
                 images.insert(image.to_owned(), bundle.image.clone());
                 bundles.push(Bundle::Content(bundle.content.clone()));
             }
-            BundleState::NotUnpacked(condition, after) => {
-                due = due.into_iter().chain(after).min();
+            BundleState::NotUnpacked {
+                condition,
+                again,
+                is_held_up,
+            } => {
+                due = due.into_iter().chain(again).min();
+                held_up.extend(is_held_up.then(|| BundleName::of_lookup(lookup)));
                 bundles.push(Bundle::Condition(condition));
             }
         }
     }
     let unpacked = take_bundles(&mut resolution, bundles, namespace);
     resolution.images = images;
-    (resolution, unpacked, due)
+    UnpackedResolution {
+        resolution,
+        unpacked,
+        due,
+        held_up,
+    }
 }
 
 /// The rules for a bundle that these Subscriptions of a namespace ask for.

@@ -194,15 +194,16 @@ async fn failed_plans(
         // A catalog that cannot be read may satisfy the refused Subscriptions: the failed plan may still hold.
         return Ok(catalogs.has_fault().then_some(AGAIN));
     }
-    let (resolution, unpacked, due) = unpack_available(context, &input, &whole, resolved).await;
+    let found = unpack_available(context, &input, &whole, resolved).await;
     let is_here = |bundle: &Unpacked| matches!(bundle, Unpacked::Conditions(found) if found.is_empty());
-    if unpacked.iter().all(is_here) {
-        let mut forgetting = superseded(namespace, &cluster, &resolution, &subscriptions, now);
+    if found.unpacked.iter().all(is_here) {
+        let resolution = &found.resolution;
+        let mut forgetting = superseded(namespace, &cluster, resolution, &subscriptions, now);
         // One whose bundle cannot be unpacked would get no other plan.
         forgetting.retain(|found| !resolution.left_out.contains_key(text(found, "/metadata/name")));
         forget_plan(context, namespace, &forgetting).await?;
     }
-    Ok(due)
+    Ok(found.due)
 }
 
 /// Writes Subscriptions that forget their failed plan.
@@ -297,8 +298,8 @@ async fn together(
     }
     let (resolution, unpacked, due) = match whole.as_ref() {
         Ok(resolved) => {
-            let (resolution, unpacked, due) = unpack_available(context, &input, &whole, resolved).await;
-            (Ok(resolution), unpacked, due)
+            let found = unpack_available(context, &input, &whole, resolved).await;
+            (Ok(found.resolution), found.unpacked, found.due)
         }
         Err(error) => (Err(error.clone()), Vec::new(), None),
     };

@@ -27,6 +27,8 @@ use crate::registry::policies::Policies;
 const MOMENT: Duration = Duration::from_millis(500);
 /// Time that an unpacked bundle is held for further requests. Its files stay on disk.
 const HELD: Duration = Duration::from_mins(1);
+/// Time after which Subscriptions that do without a bundle no longer wait for it, if a pull of its image has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The first and the longest delay after a failure.
 const DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
 
@@ -47,9 +49,15 @@ pub struct UnpackTimeouts {
 pub enum BundleState {
     /// It is unpacked.
     Unpacked(Arc<UnpackedBundle>),
-    /// The reason why it is not unpacked, as a condition of its lookup; with the time after which that changes by
-    /// itself.
-    NotUnpacked(Value, Option<Duration>),
+    /// It is not unpacked.
+    NotUnpacked {
+        /// The reason, as a condition of its lookup.
+        condition: Value,
+        /// The time after which that changes without an event.
+        again: Option<Duration>,
+        /// Whether Subscriptions that do without it go on: its pull has failed for a while.
+        is_held_up: bool,
+    },
 }
 
 /// The condition of a lookup whose CatalogSource is gone.
@@ -144,7 +152,11 @@ impl Unpacker {
         let _ = tokio::time::timeout(MOMENT, changed.changed()).await;
         match self.jobs.lock().get(&key) {
             Some(job) => bundle_state(job, image, timeouts),
-            None => BundleState::NotUnpacked(conditions::running(None), Some(MOMENT)),
+            None => BundleState::NotUnpacked {
+                condition: conditions::running(None),
+                again: Some(MOMENT),
+                is_held_up: false,
+            },
         }
     }
 
@@ -303,12 +315,20 @@ fn bundle_state(job: &Job, image: &str, timeouts: UnpackTimeouts) -> BundleState
         .next(timeouts)
         .map(|next| next.saturating_duration_since(Instant::now()));
     let until_over = left.filter(|left| !left.is_zero());
+    let until_held_up = PATIENCE.saturating_sub(lasted);
+    let is_held_up = job.failure.is_some() && until_held_up.is_zero();
+    let until_held_up = Some(until_held_up).filter(|left| job.failure.is_some() && !left.is_zero());
     let condition = match &job.failure {
         Some(failure) if failure.is_final || is_over => conditions::failed(failure, image),
         Some(failure) => conditions::pulling(failure, image),
         None => conditions::running(is_over.then_some(image)),
     };
-    BundleState::NotUnpacked(condition, until_next.into_iter().chain(until_over).min())
+    let changes = [until_next, until_over, until_held_up];
+    BundleState::NotUnpacked {
+        condition,
+        again: changes.into_iter().flatten().min(),
+        is_held_up,
+    }
 }
 
 /// The registry of an image; the whole text where it is no reference.

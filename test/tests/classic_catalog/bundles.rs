@@ -110,6 +110,41 @@ fn a_bundle_with_a_kind_that_no_plan_installs_is_refused_before_a_plan_is_made()
 }
 
 #[test]
+fn a_pull_that_is_retried_holds_up_its_own_subscription_alone() -> Result<()> {
+    CLUSTER.with(async |stage| {
+        let reference = format!("{}/tardy-bundle:v1.0.0", stage.lab.registry()?);
+        let tardy = samples::renamed("tardy", &samples::catalog(&["1.0.0"], |_| reference.clone()));
+        let swift = stage.lab.push_bundles("swift", &["1.0.0"], OPERATOR).await?;
+        let image = stage
+            .lab
+            .push_catalog("swift-catalog:latest", &format!("{swift}{tardy}"))
+            .await?;
+        stage.group("swift", json!({}))?;
+        stage.lab.apply(&[catalog_source("swift", &image)])?;
+        let mut other = subscription("swift", &json!({"name": "tardy"}));
+        other["metadata"]["name"] = "tardy".into();
+        stage
+            .lab
+            .apply(&[other.clone(), subscription("swift", &json!({}))])?;
+        // The time for unpacking is ten minutes.
+        stage.installs("swift", "1.0.0").await?;
+        let is_pulling = |found: &Value| {
+            let message = condition(found, "BundleUnpacking").and_then(|found| found["message"].as_str());
+            message.is_some_and(|why| why.contains(&reference))
+                && condition(found, "BundleUnpackFailed").is_none()
+        };
+        stage
+            .becomes("the other one is still being pulled", &other, is_pulling)
+            .await?;
+        let files = samples::renamed_bundle("tardy", "1.0.0", OPERATOR);
+        stage.lab.push_bundle("tardy-bundle:v1.0.0", &files).await?;
+        let is_installed = |found: &Value| found["status"]["installedCSV"] == "tardy.v1.0.0";
+        stage.becomes("both are installed", &other, is_installed).await?;
+        Ok(())
+    })
+}
+
+#[test]
 fn a_bundle_that_cannot_be_unpacked_stops_only_its_own_subscription() -> Result<()> {
     CLUSTER.with(async |stage| {
         let reference = format!("{}/vacant-bundle:v1.0.0", stage.lab.registry()?);
