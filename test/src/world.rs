@@ -102,7 +102,7 @@ impl World {
         ] {
             server.map_or(Ok(()), |server| manager.go_through(&server))?;
             if let Some(programs) = &options.programs {
-                manager.take_from(programs);
+                manager.take_from(Some(programs));
             }
         }
         let mut world = Self {

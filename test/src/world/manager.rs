@@ -157,9 +157,9 @@ impl Manager {
         Ok(())
     }
 
-    /// Takes the program from a folder from the next start on.
-    pub fn take_from(&mut self, folder: &Path) {
-        self.file = Some(folder.join(self.program));
+    /// Takes the program from a folder from the next start on; without one, that which is built beside the tests.
+    pub fn take_from(&mut self, folder: Option<&Path>) {
+        self.file = folder.map(|folder| folder.join(self.program));
     }
 
     /// Limits the descriptors of the process from the next start on.

@@ -1,6 +1,7 @@
 //! An upgrade and a downgrade of OLM itself: stored objects stay readable, and no object of a bundle is written.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,6 +18,8 @@ const NAME: &str = "kept";
 /// The definitions of an earlier version, without the newer fields of status.
 const EARLIER: &str = "test/samples/earlier-crds";
 const PRESENT: &str = "manifests/crds";
+/// The folder with the programs of an earlier version; without it, those of today stand for them.
+const EARLIER_PROGRAMS: &str = "OLM_EARLIER";
 /// The kinds of OLM.
 const OWN: &str = "clusterextensions,clustercatalogs,clusterobjectsets,changepolicies,pendingchanges";
 /// The kinds of the sample's objects.
@@ -56,6 +59,12 @@ async fn publish(world: &World, versions: &[&str]) -> Result<()> {
             Ok(Some(()))
         })
         .await
+}
+
+/// Has both managers run the programs of a folder, or those that are built beside the tests.
+fn install(world: &mut World, folder: Option<&Path>) {
+    world.operator_controller.take_from(folder);
+    world.catalogd.take_from(folder);
 }
 
 async fn stop(world: &mut World) -> Result<()> {
@@ -171,7 +180,12 @@ async fn at_rest(world: &World) -> Result<()> {
 async fn stored_objects_survive_an_upgrade_and_a_downgrade_of_olm() -> Result<()> {
     let lab = Lab::with_manifests("manifests/base").await?;
     define(&lab, EARLIER)?;
-    let mut world = World::over(lab, Options::default()).await?;
+    let earlier = std::env::var_os(EARLIER_PROGRAMS).map(PathBuf::from);
+    let options = Options {
+        programs: earlier.clone(),
+        ..Options::default()
+    };
+    let mut world = World::over(lab, options).await?;
     publish(&world, &["1.0.0"]).await?;
     policy(&world, NAME, &json!({ "approval": { "patch": "Manual" } }))?;
     apply(&world, NAME, "1.0.x")?;
@@ -193,6 +207,7 @@ async fn stored_objects_survive_an_upgrade_and_a_downgrade_of_olm() -> Result<()
     stop(&mut world).await?;
     define(&world, PRESENT)?;
     unchanged(&own_before, &own(&world)?)?;
+    install(&mut world, None);
     world.start_managers().await?;
     world
         .eventually("the status has the fields of today", SOON, async || {
@@ -218,6 +233,7 @@ async fn stored_objects_survive_an_upgrade_and_a_downgrade_of_olm() -> Result<()
     unchanged(&own_before, &own(&world)?)?;
     let extension = extensions(&world).get(NAME).await?;
     ensure!(is_settled(&extension), "{:?}", extension.status);
+    install(&mut world, earlier.as_deref());
     world.start_managers().await?;
     reconciled(&world, ">=1.0.0 <1.0.2").await?;
     unchanged(&content_before, &content(&world)?)?;
