@@ -24,7 +24,7 @@ pub(crate) fn hint(error: &ContentError, image: &str) -> Option<String> {
 fn of_pull(error: &PullError, image: &str) -> Option<String> {
     let source = match error {
         PullError::Fetch { source, .. } => source,
-        PullError::Policy { source, .. } => return Some(source.remedy().to_owned()),
+        PullError::Policy { source, .. } => return source.remedy().map(str::to_owned),
         _ => return None,
     };
     Some(match source {

@@ -5,6 +5,7 @@ pub(crate) mod bundle;
 pub(crate) mod cluster;
 mod format;
 pub(crate) mod installation;
+mod package;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -13,6 +14,7 @@ use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, AccountRights, Environment, Missing, needed, roles};
 use serde_json::Value;
 
+use self::cluster::RoleRequest;
 use self::format::RoleFormat;
 use self::installation::ConfigArguments;
 use crate::extension::access::ClusterArguments;
@@ -25,8 +27,8 @@ use crate::registry::RegistryArguments;
                         service account lacks for the installed bundle, or for the one to install; while it is being \
                         deleted, what the account lacks to remove the objects.\n\nNAME may also be a package that is \
                         not installed, of the catalogs of the cluster or of --catalog: the output holds all rights \
-                        that `olm install` would grant. With --namespace or --service-account NAME always is a package. With \
-                        --bundle it is left out, and no cluster is asked.\n\nTo apply it: olm rbac NAME | kubectl apply -f -\nTo read the \
+                        that `olm install` would grant. With --namespace or --service-account NAME always is a package; together \
+                        with --catalog and a source, or with --bundle, no cluster is asked.\n\nTo apply it: olm rbac NAME | kubectl apply -f -\nTo read the \
                         rules: olm rbac NAME -o table"
 )]
 pub(crate) struct Arguments {
@@ -98,15 +100,25 @@ enum Purpose {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
-    let is_new = arguments.service_account.is_some() || arguments.namespace.is_some();
-    match &arguments.name {
-        Some(name) if !is_new => cluster::run(arguments, name),
-        _ => of_package(arguments),
+    let Some(name) = &arguments.name else {
+        return without_cluster(arguments);
+    };
+    let is_package = arguments.service_account.is_some() || arguments.namespace.is_some();
+    if is_package && (arguments.bundle.is_some() || !arguments.catalogs.is_empty()) {
+        return without_cluster(arguments);
+    }
+    let cluster = RoleRequest::reach(arguments)?;
+    if is_package {
+        return package::run(arguments, &cluster, name);
+    }
+    match cluster::run(arguments, &cluster, name)? {
+        Some(status) => Ok(status),
+        None => package::instead_of_extension(arguments, &cluster, name),
     }
 }
 
-/// The roles for a bundle that is not installed.
-fn of_package(arguments: &Arguments) -> CommandResult {
+/// The roles for a bundle of a catalog or a bundle that the arguments name.
+fn without_cluster(arguments: &Arguments) -> CommandResult {
     let Some(subject) = bundle::subject(arguments)? else {
         return Ok(Status::Failure);
     };

@@ -27,7 +27,8 @@ use crate::registry::policies::Policies;
 const MOMENT: Duration = Duration::from_millis(500);
 /// Time that an unpacked bundle is held for further requests. Its files stay on disk.
 const HELD: Duration = Duration::from_mins(1);
-/// Time after which Subscriptions that do without a bundle no longer wait for it, if a pull of its image has failed.
+/// Time after the first attempt from which Subscriptions that do without a bundle no longer wait for it, if a pull of
+/// its image has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The first and the longest delay after a failure.
 const DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));

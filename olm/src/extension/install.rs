@@ -12,7 +12,7 @@ use olm_api::ClusterExtension;
 use olm_api::cluster_extension::{
     CatalogFilter, ClusterExtensionSpec, ExtensionConfig, ServiceAccountReference, SourceConfig,
 };
-use olm_bundle::Request as Installation;
+use olm_bundle::{Bundle, Request as Installation};
 use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, roles};
 use serde_json::Value;
@@ -22,15 +22,15 @@ use super::access::ClusterArguments;
 use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
 use super::choose::{ChosenBundle, Origin, ResolutionInput};
-use super::cluster::{Cluster, note_unread};
+use super::cluster::Cluster;
 use crate::hint::Hint;
 use crate::output::{CommandResult, ObjectFormat, Status, note, print, print_json, print_text};
 use crate::rbac::bundle::objects as rendered;
 use crate::rbac::cluster::lacked;
-use crate::rbac::installation::{ConfigArguments, default_account, default_namespace, read_bundle, settings};
+use crate::rbac::installation::{ConfigArguments, default_account, open, settings};
 use crate::registry::RegistryArguments;
 use crate::resolve;
-use crate::source::{BundleSource, is_object_name, open_bundle};
+use crate::source::{BundleSource, is_object_name};
 
 #[derive(Debug, Args)]
 #[command(
@@ -107,14 +107,21 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         }
     };
     let image = chosen.bundle.image.as_str();
-    let (bundle, namespace) = bundle(arguments, &cluster, image)?;
+    let opened = open(
+        &cluster,
+        &arguments.registry,
+        image,
+        arguments.namespace.as_deref(),
+    )
+    .map_err(unreadable)?;
+    let namespace = opened.namespace;
     extension.spec.namespace.clone_from(&namespace);
-    configure(&mut extension, arguments, &bundle)?;
+    configure(&mut extension, arguments, &opened.bundle)?;
     let account = AccountName {
         namespace,
         name: account_name(&extension).to_owned(),
     };
-    let planned = install_objects(arguments, &cluster, extension, &account, &bundle, image)?;
+    let planned = install_objects(arguments, &cluster, extension, &account, &opened.source, image)?;
     let objects = manifests(&planned)?;
     let format = match (arguments.output, arguments.dry_run) {
         (Some(format), _) => format,
@@ -200,13 +207,8 @@ fn is_free(arguments: &Arguments, cluster: &Cluster, name: &str) -> anyhow::Resu
 }
 
 /// Sets the configuration of the extension.
-fn configure(
-    extension: &mut ClusterExtension,
-    arguments: &Arguments,
-    bundle: &BundleSource,
-) -> anyhow::Result<()> {
-    let bundle = read_bundle(bundle)?;
-    let found = settings(&bundle, arguments.config.read()?, &extension.spec.namespace);
+fn configure(extension: &mut ClusterExtension, arguments: &Arguments, bundle: &Bundle) -> anyhow::Result<()> {
+    let found = settings(bundle, arguments.config.read()?, &extension.spec.namespace);
     if let Some(Value::Object(fields)) = found {
         extension.spec.config = Some(ExtensionConfig {
             inline: Some(fields),
@@ -260,41 +262,11 @@ fn no_catalog(cluster: &Cluster, arguments: &Arguments) -> anyhow::Result<anyhow
     })))
 }
 
-/// The bundle, and the namespace to install into, whose signature policies it satisfies.
-fn bundle(arguments: &Arguments, cluster: &Cluster, image: &str) -> anyhow::Result<(BundleSource, String)> {
-    let policies = cluster.image_policies(arguments.namespace.as_deref());
-    let registry = arguments.registry.with_rules(policies.rules.clone());
-    if arguments.namespace.is_some() {
-        note_unread(&policies);
-    }
-    let bundle = open_bundle(image, &registry).map_err(unreadable)?;
-    let namespace = namespace(arguments, &bundle)?;
-    if arguments.namespace.is_some() {
-        return Ok((bundle, namespace));
-    }
-    // Which policies hold is known only now.
-    let all = cluster.image_policies(Some(&namespace));
-    note_unread(&all);
-    if all.rules == policies.rules {
-        return Ok((bundle, namespace));
-    }
-    let registry = arguments.registry.with_rules(all.rules);
-    Ok((open_bundle(image, &registry).map_err(unreadable)?, namespace))
-}
-
 fn unreadable(error: anyhow::Error) -> anyhow::Error {
     if error.downcast_ref::<Hint>().is_some() {
         return error;
     }
     error.context("cannot read the bundle, which says which rights its account needs")
-}
-
-/// The namespace to install into.
-fn namespace(arguments: &Arguments, bundle: &BundleSource) -> anyhow::Result<String> {
-    if let Some(given) = &arguments.namespace {
-        return Ok(given.clone());
-    }
-    Ok(default_namespace(&read_bundle(bundle)?).to_owned())
 }
 
 /// The objects to create: the extension, and the missing ones of namespace, account and rights.

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::installation::{default_account, default_namespace, read_bundle, settings};
 use super::{Arguments, Purpose, Subject};
-use crate::extension::cluster::Cluster;
 use crate::extension::cluster::catalogs::sources_of;
 use crate::output::note;
 use crate::resolve::Source;
@@ -38,7 +37,8 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
     ("storage.k8s.io", "StorageClass"),
 ];
 
-/// The bundle as `olm install` installs it; none if no bundle fits, which is reported.
+/// The bundle as `olm install` installs it, of the catalogs that the arguments name; none if no bundle fits, which is
+/// reported.
 pub(super) fn subject(arguments: &Arguments) -> anyhow::Result<Option<Subject>> {
     let Some(chosen) = wanted(arguments)? else {
         return Ok(None);
@@ -69,11 +69,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Option<ChosenBundles>> {
     }
     let (registry, access) = (&arguments.registry, &arguments.cluster);
     let package = arguments.name.as_deref().unwrap_or_default();
-    let sources = if arguments.catalogs.is_empty() {
-        Cluster::reach(access)?.catalogs(registry, package, None)?
-    } else {
-        sources_of(&arguments.catalogs, registry, access, package)?
-    };
+    let sources = sources_of(&arguments.catalogs, registry, access, package)?;
     let request = Request {
         package,
         version: arguments.version.as_deref(),
@@ -84,7 +80,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Option<ChosenBundles>> {
 }
 
 /// The extension and the account of a bundle, as `olm install` names them, without objects.
-fn empty_subject(arguments: &Arguments, bundle: &Bundle) -> Subject {
+pub(super) fn empty_subject(arguments: &Arguments, bundle: &Bundle) -> Subject {
     let extension = arguments.extension.as_deref().or(arguments.name.as_deref());
     let extension = extension.unwrap_or_else(|| bundle.package()).to_owned();
     let namespace = arguments.namespace.as_deref();

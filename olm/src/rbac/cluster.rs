@@ -27,32 +27,36 @@ use olm_rollout::object::ObjectId;
 use serde_json::Value;
 
 use super::bundle::{ChosenBundles, choose, objects, with_secrets};
-use super::{Arguments, Purpose, Subject, of_package, print_roles};
+use super::{Arguments, Purpose, Subject, print_roles};
 use crate::extension::choose::{Origin, ResolutionInput};
 use crate::extension::cluster::catalogs::sources_of;
 use crate::extension::cluster::{Cluster, newest_active, note_unread, recorded};
-use crate::extension::lookup::{others, revisions};
+use crate::extension::lookup::revisions;
 use crate::extension::rollback::account::{account, act_as};
 use crate::hint::Hint;
-use crate::output::{CommandResult, Status, note};
+use crate::output::{Status, note};
 use crate::source::open_bundle;
 
-pub(super) fn run(arguments: &Arguments, name: &str) -> CommandResult {
-    let cluster = RoleRequest(Cluster::reach(&arguments.cluster)?);
+/// The roles for a ClusterExtension or a ClusterObjectSet; `None` if there is no extension of that name.
+pub(super) fn run(
+    arguments: &Arguments,
+    cluster: &RoleRequest,
+    name: &str,
+) -> anyhow::Result<Option<Status>> {
     let subjects = match name.strip_prefix(SET_PREFIX) {
         Some(set) => vec![cluster.set(arguments, set)?],
-        None if cluster.find(name)?.is_none() => return not_installed(arguments, &cluster, name),
+        None if cluster.find(name)?.is_none() => return Ok(None),
         None => {
             is_for_installed(arguments, name)?;
             cluster.extension(arguments, name)?
         }
     };
     if subjects.is_empty() {
-        return Ok(Status::Failure);
+        return Ok(Some(Status::Failure));
     }
     let asks = !arguments.all;
     let with_missing = |subject: Subject| {
-        let missing = lacked(&cluster, &subject.account, &subject.objects, asks)?;
+        let missing = lacked(cluster, &subject.account, &subject.objects, asks)?;
         let missing = match subject.purpose {
             Purpose::Remove => missing.for_removal(),
             Purpose::Apply => missing.with_rights(cluster.migrations(&subject, asks)?),
@@ -60,22 +64,7 @@ pub(super) fn run(arguments: &Arguments, name: &str) -> CommandResult {
         Ok((subject, missing))
     };
     let subjects: anyhow::Result<Vec<_>> = subjects.into_iter().map(with_missing).collect();
-    print_roles(&subjects?, arguments.output)
-}
-
-/// The roles for the package of that name, or the error that there is neither an extension nor a package.
-fn not_installed(arguments: &Arguments, cluster: &Cluster, name: &str) -> CommandResult {
-    note(&format!(
-        "note: there is no ClusterExtension {name:?}; these are the rights for installing the package"
-    ));
-    if of_package(arguments)? == Status::Success {
-        return Ok(Status::Success);
-    }
-    let error = anyhow!("neither a ClusterExtension nor an installable package is called {name:?}");
-    let installed = cluster
-        .runtime
-        .block_on(others(&Api::all(cluster.client.clone()), name));
-    Err(error.context(installed))
+    print_roles(&subjects?, arguments.output).map(Some)
 }
 
 /// Fails if options for a package that is not installed are set: the spec of the extension has these.
@@ -97,7 +86,7 @@ fn is_for_installed(arguments: &Arguments, name: &str) -> anyhow::Result<()> {
 }
 
 /// Determines the account and the objects for the roles.
-struct RoleRequest(Cluster);
+pub(super) struct RoleRequest(Cluster);
 
 impl std::ops::Deref for RoleRequest {
     type Target = Cluster;
@@ -108,6 +97,11 @@ impl std::ops::Deref for RoleRequest {
 }
 
 impl RoleRequest {
+    /// A request to the cluster of the arguments.
+    pub(super) fn reach(arguments: &Arguments) -> anyhow::Result<Self> {
+        Ok(Self(Cluster::reach(&arguments.cluster)?))
+    }
+
     /// A ClusterObjectSet alone.
     fn set(&self, arguments: &Arguments, name: &str) -> anyhow::Result<Subject> {
         let sets: Api<ClusterObjectSet> = Api::all(self.client.clone());
@@ -283,7 +277,7 @@ impl RoleRequest {
     }
 
     /// The bundles in the catalogs; `None` if none fits, which is reported.
-    fn proposed(
+    pub(super) fn proposed(
         &self,
         arguments: &Arguments,
         extension: &ClusterExtension,

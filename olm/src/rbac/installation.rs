@@ -8,8 +8,10 @@ use clap::builder::NonEmptyStringValueParser;
 use olm_bundle::{Bundle, config, parse};
 use serde_json::{Value, json};
 
+use crate::extension::cluster::{Cluster, note_unread};
 use crate::input::read;
-use crate::source::BundleSource;
+use crate::registry::RegistryArguments;
+use crate::source::{BundleSource, open_bundle};
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -64,6 +66,51 @@ impl ConfigArguments {
         }
         Ok(Some(given))
     }
+}
+
+/// A bundle that is not installed, and the namespace for it.
+pub(crate) struct OpenedBundle {
+    /// Its files.
+    pub(crate) source: BundleSource,
+    /// Its parsed files.
+    pub(crate) bundle: Bundle,
+    /// The namespace to install into.
+    pub(crate) namespace: String,
+}
+
+/// Opens a bundle image whose signatures satisfy the policies for its namespace: by default the one that it proposes.
+///
+/// # Errors
+/// When the image cannot be read, is refused, or is no bundle.
+pub(crate) fn open(
+    cluster: &Cluster,
+    registry: &RegistryArguments,
+    image: &str,
+    namespace: Option<&str>,
+) -> anyhow::Result<OpenedBundle> {
+    let policies = cluster.image_policies(namespace);
+    let mut source = open_bundle(image, &registry.with_rules(policies.rules.clone()))?;
+    let bundle = read_bundle(&source)?;
+    if let Some(namespace) = namespace {
+        note_unread(&policies);
+        return Ok(OpenedBundle {
+            namespace: namespace.to_owned(),
+            source,
+            bundle,
+        });
+    }
+    // Which policies hold is known only now.
+    let namespace = default_namespace(&bundle).to_owned();
+    let all = cluster.image_policies(Some(&namespace));
+    note_unread(&all);
+    if all.rules != policies.rules {
+        source = open_bundle(image, &registry.with_rules(all.rules))?;
+    }
+    Ok(OpenedBundle {
+        source,
+        bundle,
+        namespace,
+    })
 }
 
 /// The bundle, for the defaults of its installation.

@@ -164,7 +164,8 @@ fn a_bundle_without_the_signature_that_the_policy_asks_for_is_not_installed() ->
         let explained = verified::run(world, &["explain", SIGNED])?;
         let explained = String::from_utf8(explained.stdout)?;
         ensure!(
-            explained.contains("(Signature)") && explained.contains("sign the image that the message names"),
+            explained.contains("(Signature)")
+                && explained.contains("do what the message says about the signature"),
             "{explained}"
         );
 

@@ -165,11 +165,12 @@ pub enum PolicyRejection {
 }
 
 impl PolicyRejection {
-    /// The remedy for users, as a clause.
-    pub const fn remedy(&self) -> &'static str {
+    /// The remedy for users, as a clause; `None` where the text itself has it, or nothing is known.
+    pub const fn remedy(&self) -> Option<&'static str> {
         match self {
-            Self::Rejected { .. } | Self::SignedBy { .. } | Self::Unusable { .. } => "change the policy",
-            Self::Unsigned { .. } | Self::Signature { .. } => "sign the image, or change the policy",
+            Self::Rejected { .. } | Self::SignedBy { .. } => Some("change the policy"),
+            Self::Unsigned { .. } | Self::Signature { .. } => Some("sign the image, or change the policy"),
+            Self::Unusable { .. } => None,
         }
     }
 }

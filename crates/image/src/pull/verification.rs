@@ -75,7 +75,10 @@ impl Images {
             Ok(approvals) => SignatureStatus::accepted(image, &approvals),
             Err(PullError::Policy { source, .. }) => Some(SignatureStatus {
                 accepted: Some(false),
-                message: format!("{image} stays in use, but {source}; {}", source.remedy()),
+                message: match source.remedy() {
+                    Some(remedy) => format!("{image} stays in use, but {source}; {remedy}"),
+                    None => format!("{image} stays in use, but {source}"),
+                },
             }),
             Err(error) => Some(SignatureStatus::unknown(image, &olm_transport::chain(&error))),
         }

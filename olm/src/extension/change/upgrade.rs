@@ -179,10 +179,10 @@ fn words(
 /// The reason in the status for holding back the chosen version or, if that is installed, the newest one.
 fn held_back(updates: &UpdatesStatus, installed: &str, chosen: &str) -> Option<String> {
     let by = updates.held_back_by.as_ref()?;
-    let next = updates.next.as_ref().filter(|next| next.version == chosen);
-    let held = match next {
-        None if installed == chosen => updates.newest.as_ref(),
-        next => next,
+    // The reason is about the next version or, without one, about the newest.
+    let held = match &updates.next {
+        Some(next) => Some(next).filter(|next| next.version == chosen),
+        None => updates.newest.as_ref().filter(|_| installed == chosen),
     }?;
     Some(format!(
         "version {} is held back ({by}): {}",
@@ -256,6 +256,7 @@ mod tests {
             (None, "1.0.0", Some("version 2.0.0 is held back (Signature): why")),
             // The reason is about another version than the chosen one.
             (Some("1.1.0"), "1.2.0", None),
+            (Some("1.1.0"), "1.0.0", None),
             (None, "1.1.0", None),
         ] {
             let found = super::held_back(&updates(next), "1.0.0", chosen);

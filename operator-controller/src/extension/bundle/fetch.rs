@@ -3,7 +3,7 @@
 use olm_api::ClusterExtension;
 use olm_api::conditions::{self, PROGRESSING, reason};
 use olm_api::updates::held_back;
-use olm_image::PullError;
+use olm_image::{PolicyRejection, PullError};
 
 use crate::bundles::FetchError;
 use crate::extension::failure::{Severity, StageError, StageFailure};
@@ -33,7 +33,7 @@ impl StageError for FetchError {
     }
 
     fn help(&self) -> Option<String> {
-        self.rejection().map(|rejection| rejection.remedy().to_owned())
+        self.rejection()?.remedy().map(str::to_owned)
     }
 
     fn held_back_by(&self) -> &'static str {
@@ -45,7 +45,9 @@ impl StageError for FetchError {
 }
 
 fn waits_for_user(error: &PullError) -> bool {
-    error.is_refusal() || error.policy_rejection().is_some()
+    let rejection = error.policy_rejection();
+    // A policy that cannot be followed may be one that is not read yet.
+    error.is_refusal() || rejection.is_some_and(|found| !matches!(found, PolicyRejection::Unusable { .. }))
 }
 
 /// The failure of an image that cannot be pulled. It names the catalog, whose author may have to fix the reference,

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_inputs_are_settled_until_new_trouble_comes() {
+    fn the_same_inputs_are_settled_until_a_new_failure_comes() {
         let inputs = |digest: u8, failure: Option<&str>| Inputs {
             digest: [digest; 32],
             failure: failure.map(str::to_owned),

@@ -122,8 +122,7 @@ pub(super) fn steps(extension: &ClusterExtension, explanation: &Explanation) -> 
             user::UPGRADEABLE_OVERRIDE
         )),
         Some(held_back::SIGNATURE) => steps.push(
-            "sign the image that the message names, or change the signature policy; OLM tries again within a minute"
-                .to_owned(),
+            "do what the message says about the signature; OLM tries again within a minute".to_owned(),
         ),
         Some(held_back::CRD_UPGRADE_SAFETY) => steps.push(format!(
             "`olm plan {name}` shows the change of the CRD; the annotation {} admits it",

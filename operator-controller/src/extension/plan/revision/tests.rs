@@ -233,7 +233,7 @@ fn a_restored_or_orphaned_revision_is_taken_over_when_its_content_matches() {
     assert_eq!(controlling_extension(&taken.metadata), Some("uid"));
     case.keeps(&taken);
     // Another account, other content or another owner.
-    let skipped_versions = |change: &dyn Fn(&mut ClusterObjectSet)| {
+    let is_skipped = |change: &dyn Fn(&mut ClusterObjectSet)| {
         let mut other = left.clone();
         change(&mut other);
         matches!(
@@ -241,12 +241,12 @@ fn a_restored_or_orphaned_revision_is_taken_over_when_its_content_matches() {
             RevisionPlan::Create(Creation { set, .. }) if set.name() == "ext-2"
         )
     };
-    assert!(skipped_versions(&|set| {
+    assert!(is_skipped(&|set| {
         let annotations = set.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation::SERVICE_ACCOUNT.to_owned(), "ns/other".to_owned());
     }));
-    assert!(skipped_versions(&|set| set.spec.phases.clear()));
-    assert!(skipped_versions(
+    assert!(is_skipped(&|set| set.spec.phases.clear()));
+    assert!(is_skipped(
         &|set| set.spec.lifecycle_state = LifecycleState::Archived
     ));
 }
