@@ -83,7 +83,7 @@ fn by_key(
     let key = keys
         .iter()
         .find(|key| key.verifies(&message, signature))
-        .ok_or(SignatureError::Key("a key of the policy"))?;
+        .ok_or(SignatureError::Key("a trusted key"))?;
     let signer = Signer::Key {
         fingerprint: key.fingerprint(),
     };

@@ -15,8 +15,8 @@ use sigstore_verify::{
     Policy, PublicKeyVerificationPolicy, VerificationPolicy, VerificationResult, Verifier,
 };
 
-use self::shape::Shape;
 use crate::error::SignatureError;
+use crate::json::{JsonError, read_json};
 use crate::key::{PublicKey, certificates};
 use crate::verdict::LogEntry;
 
@@ -71,9 +71,13 @@ impl Trust {
             return Err(format!("it is larger than {ROOT_BYTES} bytes"));
         }
         let text = std::str::from_utf8(text).map_err(|_| "it is not a text".to_owned())?;
+        read_json(text, &shape::ROOT).map_err(|fault| match fault {
+            JsonError::Unknown { .. } => {
+                format!("{fault}; a trust root with newer fields needs a newer OLM")
+            }
+            _ => fault.to_string(),
+        })?;
         let root = TrustedRoot::from_json(text).map_err(|error| error.to_string())?;
-        serde_json::from_str::<Shape>(text)
-            .map_err(|error| format!("{error}; a trust root with newer fields needs a newer OLM"))?;
         if !ROOT_TYPES.contains(&root.media_type.as_str()) {
             return Err(format!("{:?} is not a known kind of trust root", root.media_type));
         }

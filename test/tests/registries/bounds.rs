@@ -13,7 +13,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-const NO_KEY: &str = "it was not made with a key of the policy";
+const NO_KEY: &str = "it was not made with a trusted key";
 
 /// An image at a registry that answers what a test says about its signatures.
 struct Stage {

@@ -476,7 +476,7 @@ async fn the_signature_policy_accepts_signed_images_only() -> Result<()> {
     }
     fails(
         pull(&images, &scope("team/forged:v1"), &team).await,
-        "it was not made with a key of the policy",
+        "it was not made with a trusted key",
     )?;
     for (name, expected) in [
         ("open/app:v1", None),

@@ -186,7 +186,7 @@ async fn a_signature_counts_for_its_signer_while_its_certificate_is_valid() -> R
         }
     }
     let image = signed("key", &Signer::by_key()?).await?;
-    let said = "it was not made with a key of the policy";
+    let said = "it was not made with a trusted key";
     stage.refuses(Wanted::Key, &image, said).await?;
     for wanted in EVERYBODY {
         stage

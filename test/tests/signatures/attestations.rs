@@ -124,7 +124,7 @@ async fn provenance_counts(stage: &Stage, way: Way, services: bool) -> Result<()
         let said = format!("it is by \"{RELEASE}\"");
         (by_identity("other@.*", stage.sigstore.issuer(), &root), said)
     } else {
-        let said = "it was not made with a key of the policy".to_owned();
+        let said = "it was not made with a trusted key".to_owned();
         (by_key(&stage.stranger), said)
     };
     refused(

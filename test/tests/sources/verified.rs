@@ -161,7 +161,7 @@ fn what_was_verified_shows_and_a_stricter_policy_removes_nothing() -> Result<()>
         ensure!(message.contains(&said), "{message}");
         let message = catalog_becomes(world, NAME, Some(reason::POLICY_REFUSES)).await?;
         ensure!(
-            message.contains("it was not made with a key of the policy"),
+            message.contains("it was not made with a trusted key"),
             "{message}"
         );
         let selected = format!(
@@ -271,7 +271,7 @@ fn an_annotation_asks_for_more_than_the_policy_and_the_refusal_says_so() -> Resu
         patch_source(world, RULED, json!({ "version": "1.0.1" })).await?;
         let message = await_progressing(world, RULED, reason::RETRYING, &rule("ClusterExtension")).await?;
         ensure!(
-            message.contains("it was not made with a key of the policy"),
+            message.contains("it was not made with a trusted key"),
             "{message}"
         );
         ensure!(installed_version(&extensions(world).get(RULED).await?) == Some("1.0.0"));

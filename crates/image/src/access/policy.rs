@@ -9,6 +9,7 @@ mod rule;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 pub use image_policy::ImagePolicy;
@@ -17,6 +18,7 @@ use olm_signature::{Attestation, Authority, Signature, SignatureError, Verified}
 pub use parse::PolicyError;
 pub use rule::{Approval, Rule};
 pub use rules::Rules;
+use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 use crate::reference::{Reference, usual_spelling};
@@ -35,7 +37,7 @@ pub struct Policy {
     /// The name of the default scope; `None` for the rules of one object.
     default_scope: Option<&'static str>,
     default: Vec<Entry>,
-    /// By scope; the empty text is what holds for every registry.
+    /// By scope; the empty text is what applies to every registry.
     registries: BTreeMap<String, Vec<Entry>>,
 }
 
@@ -46,6 +48,17 @@ struct Entry {
     /// The place in the list that has it, from 1; none for an origin with one requirement.
     number: Option<usize>,
     requirement: Requirement,
+}
+
+impl Entry {
+    /// The one requirement of an origin.
+    fn only(origin: &str, requirement: Requirement) -> Self {
+        Self {
+            origin: origin.into(),
+            number: None,
+            requirement,
+        }
+    }
 }
 
 /// The requirements of a list with this origin.
@@ -107,7 +120,7 @@ enum Identity {
     ExactRepository(String),
     /// None: the digest is enough.
     Digest,
-    /// The same, with one prefix in the place of another.
+    /// The same, with one prefix instead of another.
     Remap {
         prefix: String,
         signed_prefix: String,
@@ -198,6 +211,26 @@ impl Policy {
         parse::policy(text, &key)
     }
 
+    /// The policy that asks for one requirement of every image, an object as in `policy.json`. `origin` names it in
+    /// messages; `key` gives the content of a key file that it names.
+    pub fn of_requirement(
+        origin: &str,
+        requirement: &Map<String, Value>,
+        key: impl Fn(&str) -> std::io::Result<Vec<u8>>,
+    ) -> Result<Self, PolicyError> {
+        let requirement = parse::requirement(origin, requirement, &key)?;
+        Ok(Self::of_entry(origin, requirement))
+    }
+
+    /// The policy with this requirement alone.
+    fn of_entry(origin: &str, requirement: Requirement) -> Self {
+        Self {
+            default_scope: None,
+            default: vec![Entry::only(origin, requirement)],
+            registries: BTreeMap::new(),
+        }
+    }
+
     /// Whether an image with this name must satisfy a rule beyond that anything is accepted.
     pub fn asks_about(&self, reference: &Reference) -> bool {
         self.admit(reference).map_or(true, |wanted| !wanted.is_empty())
@@ -229,7 +262,7 @@ impl Policy {
         Ok(wanted)
     }
 
-    /// The requirements of the most particular scope: the reference, its repository, the paths above it, the host, the
+    /// The requirements of the most specific scope: the reference, its repository, the paths above it, the host, the
     /// domains above the host, every registry, and the default.
     fn entries(&self, reference: &Reference) -> (Option<String>, &[Entry]) {
         for scope in scopes(reference) {
@@ -298,20 +331,64 @@ impl Signed {
 pub(crate) enum SignatureMismatch {
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    #[error("it is about {signed:?}, which does not match {image:?}")]
-    Name { signed: String, image: String },
+    #[error("it is about {signed:?}, which does not match {wanted}{advice}")]
+    Name {
+        signed: String,
+        wanted: SignedName,
+        advice: &'static str,
+    },
     #[error(
         "it names no image, so an attacker could point {image:?} at an image that was signed under another name; set `signedIdentity` to `{{\"type\": \"matchDigest\"}}` to accept that"
     )]
     Nameless { image: String },
+    #[error("it names no image, and `signedIdentity` asks for the name {wanted}{BY_DIGEST}")]
+    NamelessDigest { wanted: SignedName },
 }
+
+/// The remedy for a rule that no usual signature of an image by digest satisfies.
+const BY_DIGEST: &str = "; for an image by digest, remove `signedIdentity`";
 
 impl SignatureMismatch {
     /// The kind of fault in one word. It ranks how close the signature came.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Signature(error) => error.kind(),
-            Self::Name { .. } | Self::Nameless { .. } => "name",
+            Self::Name { .. } | Self::Nameless { .. } | Self::NamelessDigest { .. } => "name",
+        }
+    }
+}
+
+/// The name that a signature must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SignedName {
+    /// Any or none.
+    Any,
+    /// Any reference to this repository.
+    Repository(String),
+    /// This reference.
+    Reference(String),
+}
+
+impl fmt::Display for SignedName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => formatter.write_str("any"),
+            Self::Repository(name) => write!(formatter, "the repository {name:?}"),
+            Self::Reference(text) => write!(formatter, "{text:?}"),
+        }
+    }
+}
+
+impl SignedName {
+    fn fits(&self, signed: &str) -> bool {
+        let signed = Reference::parse_familiar(signed);
+        match self {
+            Self::Any => true,
+            Self::Repository(name) => signed.is_ok_and(|signed| signed.name() == *name),
+            // A name without a tag and a digest is about nothing in particular.
+            Self::Reference(text) => signed.is_ok_and(|signed| {
+                (signed.tag().is_some() || signed.digest().is_some()) && signed.to_string() == *text
+            }),
         }
     }
 }
@@ -319,41 +396,37 @@ impl SignatureMismatch {
 impl Identity {
     /// Whether a signature with this name, if it has one, is about the image.
     fn check(&self, signed: Option<&str>, image: &Reference) -> Result<(), SignatureMismatch> {
-        let text = || image.to_string();
+        let wanted = self.wanted(image);
+        let is_pinned = image.digest().is_some();
         match signed {
-            Some(signed) if *self == Self::Digest || self.fits(signed, image) => Ok(()),
+            _ if wanted == SignedName::Any => Ok(()),
+            Some(signed) if wanted.fits(signed) => Ok(()),
             Some(signed) => Err(SignatureMismatch::Name {
                 signed: signed.to_owned(),
-                image: text(),
+                wanted,
+                advice: match self {
+                    Self::Exact if is_pinned => BY_DIGEST,
+                    _ => "",
+                },
             }),
-            None => match self {
-                Self::Digest => Ok(()),
-                // The digest in the reference already pins this content.
-                Self::RepositoryOrExact if image.digest().is_some() => Ok(()),
-                _ => Err(SignatureMismatch::Nameless { image: text() }),
-            },
+            // The digest in the reference already pins this content.
+            None if is_pinned && *self == Self::RepositoryOrExact => Ok(()),
+            None if is_pinned => Err(SignatureMismatch::NamelessDigest { wanted }),
+            None => Err(SignatureMismatch::Nameless {
+                image: image.to_string(),
+            }),
         }
     }
 
-    fn fits(&self, signed: &str, image: &Reference) -> bool {
-        let Ok(signed) = Reference::parse_familiar(signed) else {
-            return false;
-        };
-        let same_repository = |other: &Reference| signed.name() == other.name();
-        // A name without a tag and a digest is about nothing in particular.
-        let same = |other: &Reference| {
-            (other.tag().is_some() || other.digest().is_some()) && signed.to_string() == other.to_string()
-        };
+    /// The name that a signature of the image must have, if it has one.
+    fn wanted(&self, image: &Reference) -> SignedName {
         match self {
-            Self::Digest => true,
-            Self::Repository => same_repository(image),
-            Self::Exact => same(image),
-            Self::RepositoryOrExact => match image.digest() {
-                Some(_) => same_repository(image),
-                None => same(image),
-            },
-            Self::ExactReference(reference) => same(reference),
-            Self::ExactRepository(name) => signed.name() == *name,
+            Self::Digest => SignedName::Any,
+            Self::Repository => SignedName::Repository(image.name()),
+            Self::RepositoryOrExact if image.digest().is_some() => SignedName::Repository(image.name()),
+            Self::Exact | Self::RepositoryOrExact => SignedName::Reference(image.to_string()),
+            Self::ExactReference(reference) => SignedName::Reference(reference.to_string()),
+            Self::ExactRepository(name) => SignedName::Repository(name.clone()),
             Self::Remap {
                 prefix,
                 signed_prefix,
@@ -362,9 +435,12 @@ impl Identity {
                 let rest = text
                     .strip_prefix(prefix.as_str())
                     .filter(|rest| rest.is_empty() || rest.starts_with(['/', ':', '@']));
-                let expected = rest.map_or(text.clone(), |rest| format!("{signed_prefix}{rest}"));
-                Reference::parse_familiar(&expected)
-                    .is_ok_and(|image| Self::RepositoryOrExact.fits(&signed.to_string(), &image))
+                let expected = rest.map_or_else(|| text.clone(), |rest| format!("{signed_prefix}{rest}"));
+                match Reference::parse_familiar(&expected) {
+                    Ok(image) => Self::RepositoryOrExact.wanted(&image),
+                    // No name is this.
+                    Err(_) => SignedName::Reference(expected),
+                }
             }
         }
     }

@@ -27,8 +27,13 @@ pub enum SettingsError {
     #[error(transparent)]
     Registries(#[from] RegistriesError),
     /// The signature policy is none.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
+    #[error("cannot use the signature policy `{path}`")]
+    Policy {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: PolicyError,
+    },
 }
 
 /// Files of the settings.
@@ -73,7 +78,8 @@ impl Settings {
             .iter()
             .fold(Registries::parse(files)?, Registries::plain_http);
         let policy = match self.policy_file() {
-            Some(path) => Policy::parse(&read(&path)?, |key| std::fs::read(key))?,
+            Some(path) => Policy::parse(&read(&path)?, |key| std::fs::read(key))
+                .map_err(|source| SettingsError::Policy { path, source })?,
             None => Policy::accept_anything(),
         };
         Ok((Arc::new(registries), Arc::new(policy)))
@@ -132,13 +138,24 @@ mod tests {
             policy: Some(folder.path().join("policy.json")),
             plain_http: Vec::new(),
         };
-        let fault = || settings.read().unwrap_err().to_string();
+        let fault = || olm_transport::chain(&settings.read().unwrap_err());
         assert!(fault().contains("registries.conf"));
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("registries.conf", "registry = [{ location = \"a.example\" }]");
         assert!(fault().contains("policy.json"));
-        write("policy.json", "{}");
-        assert!(fault().contains("missing field `default`"));
+        for (text, said) in [
+            ("{}", "missing field `default`".to_owned()),
+            ("[]", "it is a list, not an object".to_owned()),
+            (
+                r#"{"default":[{"type":"sigstoreSigned","keyPath":"/none/key.pub"}]}"#,
+                "scope default: cannot read `/none/key.pub`: ".to_owned(),
+            ),
+        ] {
+            write("policy.json", text);
+            let path = folder.path().join("policy.json");
+            let said = format!("cannot use the signature policy `{}`: {said}", path.display());
+            assert!(fault().starts_with(&said), "{}", fault());
+        }
         write("policy.json", r#"{"default":[{"type":"reject"}]}"#);
         let image = Reference::parse("a.example/x:v1").unwrap();
         let (registries, policy) = settings.read().unwrap();

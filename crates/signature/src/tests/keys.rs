@@ -69,7 +69,7 @@ fn a_key_of_every_known_kind_signs_for_itself_alone() {
                 let fault = found.unwrap_err();
                 assert_eq!(
                     fault,
-                    SignatureError::Key("a key of the policy"),
+                    SignatureError::Key("a trusted key"),
                     "{kind} for {holder_kind}"
                 );
             }

@@ -1,93 +1,40 @@
 //! The fields of a trust root. The reader of the library passes over names that it does not know: a misspelt log or end
 //! of validity would make the trust root ask for less than it says.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-
-type Text = Option<IgnoredAny>;
+use crate::json::Shape;
+use crate::json::Shape::{Any, List, Object};
 
 /// A trust root.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the names count")]
-pub(super) struct Shape {
-    media_type: Text,
-    #[serde(default)]
-    tlogs: Vec<TransparencyLog>,
-    #[serde(default)]
-    ctlogs: Vec<TransparencyLog>,
-    #[serde(default)]
-    certificate_authorities: Vec<Authority>,
-    #[serde(default)]
-    timestamp_authorities: Vec<Authority>,
-}
+pub(super) const ROOT: Shape = Object(&[
+    ("mediaType", Any),
+    ("tlogs", List(&LOG)),
+    ("ctlogs", List(&LOG)),
+    ("certificateAuthorities", List(&AUTHORITY)),
+    ("timestampAuthorities", List(&AUTHORITY)),
+]);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the names count")]
-struct TransparencyLog {
-    base_url: Text,
-    hash_algorithm: Text,
-    public_key: Option<LogKey>,
-    log_id: Option<LogId>,
-    checkpoint_key_id: Option<LogId>,
-    operator: Text,
-}
+const LOG: Shape = Object(&[
+    ("baseUrl", Any),
+    ("hashAlgorithm", Any),
+    ("publicKey", LOG_KEY),
+    ("logId", LOG_ID),
+    ("checkpointKeyId", LOG_ID),
+    ("operator", Any),
+]);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the names count")]
-struct LogKey {
-    raw_bytes: Text,
-    key_details: Text,
-    valid_for: Option<Period>,
-}
+const LOG_KEY: Shape = Object(&[("rawBytes", Any), ("keyDetails", Any), ("validFor", PERIOD)]);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the names count")]
-struct LogId {
-    key_id: Text,
-}
+const LOG_ID: Shape = Object(&[("keyId", Any)]);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the names count")]
-struct Authority {
-    subject: Option<Subject>,
-    uri: Text,
-    cert_chain: Option<Chain>,
-    valid_for: Option<Period>,
-    operator: Text,
-}
+const AUTHORITY: Shape = Object(&[
+    ("subject", Object(&[("organization", Any), ("commonName", Any)])),
+    ("uri", Any),
+    (
+        "certChain",
+        Object(&[("certificates", List(&Object(&[("rawBytes", Any)])))]),
+    ),
+    ("validFor", PERIOD),
+    ("operator", Any),
+]);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the names count")]
-struct Subject {
-    organization: Text,
-    common_name: Text,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "only the names count")]
-struct Chain {
-    #[serde(default)]
-    certificates: Vec<Certificate>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the names count")]
-struct Certificate {
-    raw_bytes: Text,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "only the names count")]
-struct Period {
-    start: Text,
-    end: Text,
-}
+const PERIOD: Shape = Object(&[("start", Any), ("end", Any)]);

@@ -20,7 +20,7 @@ pub struct ImagePolicy<'object> {
     pub spec: &'object Value,
 }
 
-/// The policies of the objects: one of all with scopes, in which the most particular scope decides, and one that refuses
+/// The policies of the objects: one of all with scopes, in which the most specific scope decides, and one that refuses
 /// every image for each object without.
 pub(super) fn policies(objects: &[ImagePolicy<'_>]) -> Vec<Policy> {
     let mut registries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
@@ -36,7 +36,7 @@ pub(super) fn policies(objects: &[ImagePolicy<'_>]) -> Vec<Policy> {
         };
         let requirement = requirement(object.spec);
         let requirement = requirement.unwrap_or_else(|fault| Requirement::Unusable(fault.into_message()));
-        let entry = entry(&origin, requirement);
+        let entry = Entry::only(&origin, requirement);
         for scope in scopes {
             registries
                 .entry(usual_spelling(scope))
@@ -54,24 +54,12 @@ pub(super) fn policies(objects: &[ImagePolicy<'_>]) -> Vec<Policy> {
 
 /// A policy that cannot be read. It refuses every image.
 pub(super) fn unusable(origin: &str, why: &str) -> Policy {
-    Policy {
-        default_scope: None,
-        default: vec![entry(origin, Requirement::Unusable(why.to_owned()))],
-        registries: BTreeMap::new(),
-    }
-}
-
-fn entry(origin: &str, requirement: Requirement) -> Entry {
-    Entry {
-        origin: origin.into(),
-        number: None,
-        requirement,
-    }
+    Policy::of_entry(origin, Requirement::Unusable(why.to_owned()))
 }
 
 /// The scopes of an object. One that could never match is a fault: the images that it means would pass.
 fn scopes(spec: &Value) -> Result<Vec<&str>, PolicyError> {
-    let mut fields = fields("spec", spec)?;
+    let fields = fields("spec", spec)?;
     let scopes = fields.texts("scopes")?;
     if scopes.is_empty() {
         return Err(fields.wrong("`scopes` is missing"));
@@ -83,117 +71,117 @@ fn scopes(spec: &Value) -> Result<Vec<&str>, PolicyError> {
 }
 
 fn requirement(spec: &Value) -> Result<Requirement, PolicyError> {
-    let mut spec = fields("spec", spec)?;
-    spec.left.remove("scopes");
-    let mut policy = object(&mut spec, "policy")?;
-    spec.end()?;
+    let spec = fields("spec", spec)?;
+    spec.only(&["scopes", "policy"])?;
+    let policy = object(&spec, "policy", &["rootOfTrust", "signedIdentity"])?;
     let mut made = Map::from_iter([("type".to_owned(), json!("sigstoreSigned"))]);
-    root_of_trust(object(&mut policy, "rootOfTrust")?, &mut made)?;
-    if let Some(identity) = policy.object("signedIdentity")? {
-        made.insert("signedIdentity".to_owned(), signed_identity(identity)?);
+    let [key, fulcio, pki] = ROOTS;
+    let root = object(&policy, "rootOfTrust", &["policyType", key, fulcio, pki])?;
+    root_of_trust(&root, &mut made)?;
+    let identities = ["matchPolicy", "exactRepository", "remapIdentity"];
+    if let Some(identity) = policy.object("signedIdentity", &identities)? {
+        made.insert("signedIdentity".to_owned(), signed_identity(&identity)?);
     }
-    policy.end()?;
-    parse::one("policy", &made)
+    parse::requirement("policy", &made, &parse::no_files)
 }
 
-fn root_of_trust(mut root: Fields<'_>, made: &mut Map<String, Value>) -> Result<(), PolicyError> {
+/// The fields of a root of trust, one for each type.
+const ROOTS: [&str; 3] = ["publicKey", "fulcioCAWithRekor", "pki"];
+
+fn root_of_trust(root: &Fields<'_>, made: &mut Map<String, Value>) -> Result<(), PolicyError> {
+    let [key, fulcio, pki] = ROOTS;
+    let of_type = |field: &'static str, known: &[&str]| {
+        let found = object(root, field, known)?;
+        root.only(&["policyType", field])?;
+        Ok(found)
+    };
     match root.needed("policyType")? {
         "PublicKey" => {
-            let mut key = object(&mut root, "publicKey")?;
-            needed(&mut key, "keyData", made, "keyData")?;
-            given(&mut key, "rekorKeyData", made, "rekorPublicKeyData")?;
-            key.end()?;
+            let key = of_type(key, &["keyData", "rekorKeyData"])?;
+            needed(&key, "keyData", made, "keyData")?;
+            given(&key, "rekorKeyData", made, "rekorPublicKeyData")?;
         }
         "FulcioCAWithRekor" => {
-            let mut authority = object(&mut root, "fulcioCAWithRekor")?;
-            let mut subject = object(&mut authority, "fulcioSubject")?;
+            let authority = of_type(fulcio, &["fulcioCAData", "fulcioSubject", "rekorKeyData"])?;
+            let subject = object(&authority, "fulcioSubject", &["oidcIssuer", "signedEmail"])?;
             let mut fulcio = Map::new();
-            needed(&mut authority, "fulcioCAData", &mut fulcio, "caData")?;
-            needed(&mut subject, "oidcIssuer", &mut fulcio, "oidcIssuer")?;
-            needed(&mut subject, "signedEmail", &mut fulcio, "subjectEmail")?;
+            needed(&authority, "fulcioCAData", &mut fulcio, "caData")?;
+            needed(&subject, "oidcIssuer", &mut fulcio, "oidcIssuer")?;
+            needed(&subject, "signedEmail", &mut fulcio, "subjectEmail")?;
             made.insert("fulcio".to_owned(), fulcio.into());
-            needed(&mut authority, "rekorKeyData", made, "rekorPublicKeyData")?;
-            subject.end()?;
-            authority.end()?;
+            needed(&authority, "rekorKeyData", made, "rekorPublicKeyData")?;
         }
         "PKI" => {
-            let mut authority = object(&mut root, "pki")?;
-            let mut subject = object(&mut authority, "pkiCertificateSubject")?;
+            let between = "caIntermediatesData";
+            let authority = of_type(pki, &["caRootsData", between, "pkiCertificateSubject"])?;
+            let subject = object(&authority, "pkiCertificateSubject", &["email", "hostname"])?;
             let mut pki = Map::new();
-            needed(&mut authority, "caRootsData", &mut pki, "caRootsData")?;
-            given(
-                &mut authority,
-                "caIntermediatesData",
-                &mut pki,
-                "caIntermediatesData",
-            )?;
-            given(&mut subject, "email", &mut pki, "subjectEmail")?;
-            given(&mut subject, "hostname", &mut pki, "subjectHostname")?;
+            needed(&authority, "caRootsData", &mut pki, "caRootsData")?;
+            given(&authority, between, &mut pki, between)?;
+            given(&subject, "email", &mut pki, "subjectEmail")?;
+            given(&subject, "hostname", &mut pki, "subjectHostname")?;
             made.insert("pki".to_owned(), pki.into());
-            subject.end()?;
-            authority.end()?;
         }
         other => return Err(root.wrong(format!("unknown `policyType` {other:?}"))),
     }
-    root.end()
+    Ok(())
 }
 
-fn signed_identity(mut identity: Fields<'_>) -> Result<Value, PolicyError> {
+fn signed_identity(identity: &Fields<'_>) -> Result<Value, PolicyError> {
     let mut made = Map::new();
+    let of_rule = |field: &'static str, known: &[&str]| {
+        let found = object(identity, field, known)?;
+        identity.only(&["matchPolicy", field])?;
+        Ok(found)
+    };
     let matching = match identity.text("matchPolicy")?.unwrap_or("MatchRepoDigestOrExact") {
-        "MatchRepoDigestOrExact" => "matchRepoDigestOrExact",
-        "MatchRepository" => "matchRepository",
+        "MatchRepoDigestOrExact" => identity
+            .only(&["matchPolicy"])
+            .map(|()| "matchRepoDigestOrExact")?,
+        "MatchRepository" => identity.only(&["matchPolicy"]).map(|()| "matchRepository")?,
         "ExactRepository" => {
-            let mut exact = object(&mut identity, "exactRepository")?;
-            needed(&mut exact, "repository", &mut made, "dockerRepository")?;
-            exact.end()?;
+            let exact = of_rule("exactRepository", &["repository"])?;
+            needed(&exact, "repository", &mut made, "dockerRepository")?;
             "exactRepository"
         }
         "RemapIdentity" => {
-            let mut remap = object(&mut identity, "remapIdentity")?;
-            needed(&mut remap, "prefix", &mut made, "prefix")?;
-            needed(&mut remap, "signedPrefix", &mut made, "signedPrefix")?;
-            remap.end()?;
+            let remap = of_rule("remapIdentity", &["prefix", "signedPrefix"])?;
+            needed(&remap, "prefix", &mut made, "prefix")?;
+            needed(&remap, "signedPrefix", &mut made, "signedPrefix")?;
             "remapIdentity"
         }
         other => return Err(identity.wrong(format!("unknown `matchPolicy` {other:?}"))),
     };
-    identity.end()?;
     made.insert("type".to_owned(), json!(matching));
     Ok(made.into())
 }
 
 fn fields<'value>(name: &'value str, value: &'value Value) -> Result<Fields<'value>, PolicyError> {
     let map = value.as_object().ok_or_else(|| PolicyError::Requirement {
-        scope: name.to_owned(),
+        place: name.to_owned(),
         message: format!("`{name}` is not an object"),
     })?;
     Ok(Fields::new(name, map))
 }
 
-fn object<'fields>(fields: &mut Fields<'fields>, name: &str) -> Result<Fields<'fields>, PolicyError> {
-    let found = fields.object(name)?;
+/// An object that must be there, with no other fields than these.
+fn object<'fields>(
+    fields: &Fields<'fields>,
+    name: &str,
+    known: &[&str],
+) -> Result<Fields<'fields>, PolicyError> {
+    let found = fields.object(name, known)?;
     found.ok_or_else(|| fields.wrong(format!("`{name}` is missing")))
 }
 
 /// Moves a text that must be there.
-fn needed(
-    from: &mut Fields<'_>,
-    name: &str,
-    to: &mut Map<String, Value>,
-    new: &str,
-) -> Result<(), PolicyError> {
+fn needed(from: &Fields<'_>, name: &str, to: &mut Map<String, Value>, new: &str) -> Result<(), PolicyError> {
     to.insert(new.to_owned(), json!(from.needed(name)?));
     Ok(())
 }
 
 /// Moves a text if it is there.
-fn given(
-    from: &mut Fields<'_>,
-    name: &str,
-    to: &mut Map<String, Value>,
-    new: &str,
-) -> Result<(), PolicyError> {
+fn given(from: &Fields<'_>, name: &str, to: &mut Map<String, Value>, new: &str) -> Result<(), PolicyError> {
     if let Some(text) = from.text(name)? {
         to.insert(new.to_owned(), json!(text));
     }

@@ -1,14 +1,16 @@
 //! Reading `policy.json`. An unknown field or type is an error: it might be the one that rejects an image.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use olm_signature::{Attestation, Authority, Identities, Pattern, Pki, PublicKey, Subject, Trust};
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use olm_signature::{
+    Attestation, Authority, Identities, Pattern, Pki, PublicKey, Shape, Subject, Trust, check_names,
+    read_json,
+};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{DEFAULT, FILES, Identity, Policy, Requirement, Signed, is_scope, numbered};
@@ -21,21 +23,21 @@ const POLICY_BYTES: usize = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// It is no JSON, or not of the form that it should have.
-    #[error("the signature policy cannot be read: {0}")]
+    #[error("{0}")]
     Syntax(String),
     /// A requirement is not one.
-    #[error("signature policy, scope {scope}: {message}")]
+    #[error("{place}: {message}")]
     Requirement {
-        /// The entry of the policy.
-        scope: String,
+        /// The part of the policy that has it, such as `scope default`.
+        place: String,
         /// The reason.
         message: String,
     },
     /// A file with a key or a certificate cannot be read.
-    #[error("signature policy, scope {scope}: cannot read `{path}`")]
+    #[error("{place}: cannot read `{path}`")]
     Key {
-        /// The entry of the policy.
-        scope: String,
+        /// The part of the policy that names it.
+        place: String,
         /// The file.
         path: String,
         /// The cause.
@@ -55,8 +57,14 @@ impl PolicyError {
     }
 }
 
+/// A list of requirements.
+const LIST: Shape = Shape::List(&Shape::Map(&Shape::Any));
+/// A policy.
+const DOCUMENT: Shape = Shape::Object(&[("default", LIST), ("transports", Shape::Map(&Shape::Map(&LIST)))]);
+/// A list for messages.
+const EXAMPLE: &str = r#"[{"type": "sigstoreSigned", "keyData": "BASE64 OF key.pub"}]"#;
+
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Document {
     default: Vec<Map<String, Value>>,
     #[serde(default)]
@@ -67,7 +75,12 @@ type ReadKey<'read> = &'read dyn Fn(&str) -> io::Result<Vec<u8>>;
 
 /// The rules for whatever they are set on; files are not read.
 pub(super) fn rules(origin: &str, text: &str) -> Result<Policy, PolicyError> {
-    let list: Vec<Map<String, Value>> = read(text)?;
+    let list: Vec<Map<String, Value>> = read(text, &LIST).map_err(|fault| match fault {
+        PolicyError::Syntax(message) => PolicyError::Syntax(format!(
+            "{message}; write a list of requirements, such as {EXAMPLE}"
+        )),
+        other => other,
+    })?;
     let requirements = requirements(origin, &list, &no_files)?;
     Ok(Policy {
         default_scope: None,
@@ -76,80 +89,19 @@ pub(super) fn rules(origin: &str, text: &str) -> Result<Policy, PolicyError> {
     })
 }
 
-/// One requirement; files are not read.
-pub(super) fn one(origin: &str, fields: &Map<String, Value>) -> Result<Requirement, PolicyError> {
-    requirement(origin, fields, &no_files)
-}
-
-fn no_files(_: &str) -> io::Result<Vec<u8>> {
+/// The reader of files for rules that must not name any.
+pub(super) fn no_files(_: &str) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-fn read<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, PolicyError> {
+fn read<T: DeserializeOwned>(text: &str, shape: &Shape) -> Result<T, PolicyError> {
     if text.len() > POLICY_BYTES {
         return Err(PolicyError::Syntax(format!(
             "it is larger than {POLICY_BYTES} bytes"
         )));
     }
-    let wrong = |error: serde_json::Error| PolicyError::Syntax(error.to_string());
-    let UniqueNames = serde_json::from_str(text).map_err(wrong)?;
-    serde_json::from_str(text).map_err(wrong)
-}
-
-/// Any JSON in which no object has a name twice: of two lists for one scope, the one that counts may be the lax one.
-struct UniqueNames;
-
-impl<'de> Deserialize<'de> for UniqueNames {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for UniqueNames {
-    type Value = Self;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        let mut names = BTreeSet::new();
-        while let Some((name, Self)) = map.next_entry::<String, Self>()? {
-            if let Some(name) = names.replace(name) {
-                return Err(A::Error::custom(format!("`{name}` occurs twice in one object")));
-            }
-        }
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
-        while list.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self, E> {
-        Ok(self)
-    }
+    let value = read_json(text, shape).map_err(|fault| PolicyError::Syntax(fault.to_string()))?;
+    serde_json::from_value(value).map_err(|fault| PolicyError::Syntax(fault.to_string()))
 }
 
 /// The names of transports, ways to get an image.
@@ -168,7 +120,7 @@ const TRANSPORTS: [&str; 11] = [
 ];
 
 pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError> {
-    let mut document: Document = read(text)?;
+    let mut document: Document = read(text, &DOCUMENT)?;
     // A misspelt name would leave the images of registries to the default.
     if let Some(unknown) = document
         .transports
@@ -183,71 +135,72 @@ pub(super) fn policy(text: &str, key: ReadKey<'_>) -> Result<Policy, PolicyError
     let registries = document.transports.remove("docker").unwrap_or_default();
     let mut scopes = BTreeMap::new();
     for (scope, list) in registries {
-        let shown = format!("{scope:?}");
+        let place = format!("scope {scope:?}");
         let spelled = usual_spelling(&scope);
         if !scope.is_empty() && !is_scope(&scope) {
             return Err(PolicyError::Requirement {
-                scope: shown,
+                place,
                 message: "no image is in it; name a host, HOST/PATH, an image or *.DOMAIN".to_owned(),
             });
         }
-        let entries = numbered(FILES, requirements(&shown, &list, key)?);
+        let entries = numbered(FILES, requirements(&place, &list, key)?);
         if scopes.insert(spelled, entries).is_some() {
             return Err(PolicyError::Requirement {
-                scope: shown,
+                place,
                 message: "another scope is the same registry in another spelling".to_owned(),
             });
         }
     }
     Ok(Policy {
         default_scope: Some(DEFAULT),
-        default: numbered(FILES, requirements(DEFAULT, &document.default, key)?),
+        default: numbered(FILES, requirements("scope default", &document.default, key)?),
         registries: scopes,
     })
 }
 
 fn requirements(
-    scope: &str,
+    place: &str,
     list: &[Map<String, Value>],
     key: ReadKey<'_>,
 ) -> Result<Vec<Requirement>, PolicyError> {
     if list.is_empty() {
         return Err(PolicyError::Requirement {
-            scope: scope.to_owned(),
+            place: place.to_owned(),
             message: "the list of requirements is empty".to_owned(),
         });
     }
     list.iter()
-        .map(|fields| requirement(scope, fields, key))
+        .map(|fields| requirement(place, fields, key))
         .collect()
 }
 
-/// The fields of one object, taken one by one; the rest is unknown.
+/// The fields of one object.
 pub(super) struct Fields<'fields> {
-    scope: &'fields str,
-    pub(super) left: BTreeMap<&'fields str, &'fields Value>,
+    /// The part of the policy that has it, for messages.
+    place: &'fields str,
+    object: &'fields Map<String, Value>,
 }
 
 impl<'fields> Fields<'fields> {
-    pub(super) fn new(scope: &'fields str, fields: &'fields Map<String, Value>) -> Self {
-        Self {
-            scope,
-            left: fields
-                .iter()
-                .map(|(name, value)| (name.as_str(), value))
-                .collect(),
-        }
+    pub(super) const fn new(place: &'fields str, object: &'fields Map<String, Value>) -> Self {
+        Self { place, object }
+    }
+
+    /// Checks that there are no other fields than these. To be called first: a misspelt field is the cause of the
+    /// missing one that it was meant to be.
+    pub(super) fn only(&self, known: &[&str]) -> Result<(), PolicyError> {
+        check_names(self.object, known).map_err(|fault| self.wrong(fault.to_string()))
     }
 
     pub(super) fn wrong(&self, message: impl Into<String>) -> PolicyError {
         PolicyError::Requirement {
-            scope: self.scope.to_owned(),
+            place: self.place.to_owned(),
             message: message.into(),
         }
     }
 
-    pub(super) fn text(&mut self, name: &str) -> Result<Option<&'fields str>, PolicyError> {
-        match self.left.remove(name) {
+    pub(super) fn text(&self, name: &str) -> Result<Option<&'fields str>, PolicyError> {
+        match self.object.get(name) {
             None => Ok(None),
             Some(value) => value
                 .as_str()
@@ -256,13 +209,13 @@ impl<'fields> Fields<'fields> {
         }
     }
 
-    pub(super) fn needed(&mut self, name: &str) -> Result<&'fields str, PolicyError> {
+    pub(super) fn needed(&self, name: &str) -> Result<&'fields str, PolicyError> {
         self.text(name)?
             .ok_or_else(|| self.wrong(format!("`{name}` is missing")))
     }
 
-    pub(super) fn texts(&mut self, name: &str) -> Result<Vec<&'fields str>, PolicyError> {
-        let Some(value) = self.left.remove(name) else {
+    pub(super) fn texts(&self, name: &str) -> Result<Vec<&'fields str>, PolicyError> {
+        let Some(value) = self.object.get(name) else {
             return Ok(Vec::new());
         };
         let list = value.as_array().filter(|list| !list.is_empty());
@@ -270,16 +223,20 @@ impl<'fields> Fields<'fields> {
             .ok_or_else(|| self.wrong(format!("`{name}` is not a list of strings")))
     }
 
-    pub(super) fn object(&mut self, name: &str) -> Result<Option<Self>, PolicyError> {
-        match self.left.remove(name) {
+    /// An object that must have no other fields than these.
+    pub(super) fn object(&self, name: &str, known: &[&str]) -> Result<Option<Self>, PolicyError> {
+        match self.object.get(name) {
             None => Ok(None),
-            Some(Value::Object(map)) => Ok(Some(Self::new(self.scope, map))),
+            Some(Value::Object(map)) => {
+                let fields = Self::new(self.place, map);
+                fields.only(known).map(|()| Some(fields))
+            }
             Some(_) => Err(self.wrong(format!("`{name}` is not an object"))),
         }
     }
 
     /// A value `NAME` or a pattern `NAMERegExp`.
-    fn pattern(&mut self, name: &str) -> Result<Pattern, PolicyError> {
+    fn pattern(&self, name: &str) -> Result<Pattern, PolicyError> {
         let by_pattern = format!("{name}RegExp");
         match (self.text(name)?, self.text(&by_pattern)?) {
             (Some(text), None) => Ok(Pattern::Exact(text.to_owned())),
@@ -291,7 +248,7 @@ impl<'fields> Fields<'fields> {
     }
 
     /// Content of the file `NAMEPath` or of the base64 text `NAMEData`, after its source for messages.
-    fn content(&mut self, name: &str, read: ReadKey<'_>) -> Result<Option<(String, Vec<u8>)>, PolicyError> {
+    fn content(&self, name: &str, read: ReadKey<'_>) -> Result<Option<(String, Vec<u8>)>, PolicyError> {
         let (path, data) = (format!("{name}Path"), format!("{name}Data"));
         match (self.text(&path)?, self.text(&data)?) {
             (None, None) => Ok(None),
@@ -302,7 +259,7 @@ impl<'fields> Fields<'fields> {
     }
 
     /// The public keys of `NAMEPath`, `NAMEPaths`, `NAMEData` and `NAMEDatas`.
-    fn keys(&mut self, name: &str, read: ReadKey<'_>) -> Result<Vec<PublicKey>, PolicyError> {
+    fn keys(&self, name: &str, read: ReadKey<'_>) -> Result<Vec<PublicKey>, PolicyError> {
         let data = format!("{name}Data");
         let mut paths = self.texts(&format!("{name}Paths"))?;
         paths.extend(self.text(&format!("{name}Path"))?);
@@ -324,7 +281,7 @@ impl<'fields> Fields<'fields> {
 
     fn file(&self, path: &str, read: ReadKey<'_>) -> Result<Vec<u8>, PolicyError> {
         read(path).map_err(|source| PolicyError::Key {
-            scope: self.scope.to_owned(),
+            place: self.place.to_owned(),
             path: path.to_owned(),
             source,
         })
@@ -335,39 +292,61 @@ impl<'fields> Fields<'fields> {
             .decode(text)
             .map_err(|_| self.wrong(format!("`{name}` is not base64")))
     }
+}
 
-    pub(super) fn end(&self) -> Result<(), PolicyError> {
-        match self.left.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(self.wrong(format!("unknown field `{name}`"))),
+/// The fields that say who must have signed.
+const SIGNERS: &[&str] = &[
+    "fulcio",
+    "identities",
+    "keyData",
+    "keyDatas",
+    "keyPath",
+    "keyPaths",
+    "pki",
+    "rekorPublicKeyData",
+    "rekorPublicKeyDatas",
+    "rekorPublicKeyPath",
+    "rekorPublicKeyPaths",
+    "trustedRootData",
+    "trustedRootPath",
+];
+const SIGNED: &[&str] = &["type", "signedIdentity"];
+const ATTESTED: &[&str] = &["type", "predicateType", "condition"];
+
+/// One requirement of this place in a policy.
+pub(super) fn requirement(
+    place: &str,
+    object: &Map<String, Value>,
+    key: ReadKey<'_>,
+) -> Result<Requirement, PolicyError> {
+    let fields = Fields::new(place, object);
+    let only = |known: &[&[&str]]| fields.only(&known.concat());
+    match fields.text("type")? {
+        Some("insecureAcceptAnything") => only(&[&["type"]]).map(|()| Requirement::Accept),
+        Some("reject") => only(&[&["type"]]).map(|()| Requirement::Reject),
+        // Refused when an image needs it, so that its fields do not matter.
+        Some("signedBy") => Ok(Requirement::SignedBy),
+        Some("sigstoreSigned") => {
+            only(&[SIGNED, SIGNERS])?;
+            Ok(Requirement::Signed(Arc::new(signed(&fields, key)?)))
+        }
+        Some("sigstoreAttested") => {
+            only(&[ATTESTED, SIGNERS])?;
+            Ok(Requirement::Signed(Arc::new(attested(&fields, key)?)))
+        }
+        Some(other) => Err(fields.wrong(format!("unknown type {other:?}"))),
+        None => {
+            only(&[SIGNED, ATTESTED, SIGNERS])?;
+            Err(fields.wrong("`type` is missing"))
         }
     }
 }
 
-fn requirement(
-    scope: &str,
-    fields: &Map<String, Value>,
-    key: ReadKey<'_>,
-) -> Result<Requirement, PolicyError> {
-    let mut fields = Fields::new(scope, fields);
-    let requirement = match fields.needed("type")? {
-        "insecureAcceptAnything" => Requirement::Accept,
-        "reject" => Requirement::Reject,
-        // Refused when an image needs it, so that its fields do not matter.
-        "signedBy" => return Ok(Requirement::SignedBy),
-        "sigstoreSigned" => Requirement::Signed(Arc::new(signed(&mut fields, key)?)),
-        "sigstoreAttested" => Requirement::Signed(Arc::new(attested(&mut fields, key)?)),
-        other => return Err(fields.wrong(format!("unknown type {other:?}"))),
-    };
-    fields.end()?;
-    Ok(requirement)
-}
-
-fn signed(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyError> {
+fn signed(fields: &Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyError> {
     let authority = authority(fields, read)?;
-    let identity = match fields.left.remove("signedIdentity") {
+    let identity = match fields.object.get("signedIdentity") {
         None => Identity::RepositoryOrExact,
-        Some(Value::Object(map)) => identity(fields.scope, map)?,
+        Some(Value::Object(map)) => identity(fields.place, map)?,
         Some(_) => return Err(fields.wrong("`signedIdentity` is not an object")),
     };
     Ok(Signed {
@@ -378,7 +357,7 @@ fn signed(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyEr
 }
 
 /// An attestation. It is about a digest; the name in it does not count.
-fn attested(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyError> {
+fn attested(fields: &Fields<'_>, read: ReadKey<'_>) -> Result<Signed, PolicyError> {
     let predicate_type = fields.needed("predicateType")?;
     let condition = fields.text("condition")?;
     let attestation = Attestation::new(predicate_type, condition);
@@ -389,8 +368,18 @@ fn attested(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Signed, Policy
     })
 }
 
+const FULCIO: &[&str] = &["caData", "caPath", "oidcIssuer", "subjectEmail"];
+const PKI: &[&str] = &[
+    "caIntermediatesData",
+    "caIntermediatesPath",
+    "caRootsData",
+    "caRootsPath",
+    "subjectEmail",
+    "subjectHostname",
+];
+
 /// The trusted signers: exactly one of keys, `fulcio`, `pki`, and a trust root with identities.
-fn authority(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Authority, PolicyError> {
+fn authority(fields: &Fields<'_>, read: ReadKey<'_>) -> Result<Authority, PolicyError> {
     let keys = fields.keys("key", read)?;
     let logs = fields.keys("rekorPublicKey", read)?;
     let root = match fields.content("trustedRoot", read)? {
@@ -400,9 +389,9 @@ fn authority(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Authority, Po
         }
         None => None,
     };
-    let fulcio = fields.object("fulcio")?;
-    let pki = fields.object("pki")?;
-    let identities = fields.left.remove("identities");
+    let fulcio = fields.object("fulcio", FULCIO)?;
+    let pki = fields.object("pki", PKI)?;
+    let identities = fields.object.get("identities");
     if root.is_some() && !logs.is_empty() {
         return Err(fields.wrong("a `trustedRoot…` already names the logs; remove `rekorPublicKey…`"));
     }
@@ -420,12 +409,12 @@ fn authority(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Authority, Po
                 None => Some(Trust::logs(&logs).map_err(|message| fields.wrong(message))?),
             },
         }),
-        (true, Some(fulcio), None, None) if root.is_none() => certificates(fulcio, &logs, read),
-        (true, None, Some(pki), None) if root.is_none() => own_authority(pki, &logs, read),
+        (true, Some(fulcio), None, None) if root.is_none() => certificates(&fulcio, &logs, read),
+        (true, None, Some(pki), None) if root.is_none() => own_authority(&pki, &logs, read),
         (true, None, None, Some(list)) => {
             let trust = root
                 .ok_or_else(|| fields.wrong("`identities` needs `trustedRootPath` or `trustedRootData`"))?;
-            let identities = identities_of(fields.scope, list)?;
+            let identities = identities_of(fields.place, list)?;
             Ok(Authority::Certificate { trust, identities })
         }
         (true, None, None, None) => {
@@ -437,7 +426,7 @@ fn authority(fields: &mut Fields<'_>, read: ReadKey<'_>) -> Result<Authority, Po
 
 /// `fulcio`: a certificate authority for identities, and the logs that prove when a certificate was used.
 fn certificates(
-    mut fields: Fields<'_>,
+    fields: &Fields<'_>,
     logs: &[PublicKey],
     read: ReadKey<'_>,
 ) -> Result<Authority, PolicyError> {
@@ -453,7 +442,6 @@ fn certificates(
         issuer: Pattern::Exact(fields.needed("oidcIssuer")?.to_owned()),
         email: true,
     };
-    fields.end()?;
     Ok(Authority::Certificate {
         trust,
         identities: Identities(vec![identity]),
@@ -462,7 +450,7 @@ fn certificates(
 
 /// `pki`: an authority of one's own.
 fn own_authority(
-    mut fields: Fields<'_>,
+    fields: &Fields<'_>,
     logs: &[PublicKey],
     read: ReadKey<'_>,
 ) -> Result<Authority, PolicyError> {
@@ -474,16 +462,15 @@ fn own_authority(
         email: fields.text("subjectEmail")?.map(str::to_owned),
         hostname: fields.text("subjectHostname")?.map(str::to_owned),
     };
-    fields.end()?;
     Pki::new(&roots, between.as_deref(), subject, logs)
         .map(Authority::Pki)
         .map_err(|message| fields.wrong(format!("`pki`, {name}: {message}")))
 }
 
 /// `identities`: subjects and issuers, each by its value or by a pattern.
-fn identities_of(scope: &str, list: &Value) -> Result<Identities, PolicyError> {
+fn identities_of(place: &str, list: &Value) -> Result<Identities, PolicyError> {
     let wrong = |message: &str| PolicyError::Requirement {
-        scope: scope.to_owned(),
+        place: place.to_owned(),
         message: message.to_owned(),
     };
     let list = list.as_array().filter(|list| !list.is_empty());
@@ -492,46 +479,55 @@ fn identities_of(scope: &str, list: &Value) -> Result<Identities, PolicyError> {
         let map = value
             .as_object()
             .ok_or_else(|| wrong("an identity is not an object"))?;
-        let mut fields = Fields::new(scope, map);
-        let identity = olm_signature::Identity {
+        let known = ["issuer", "issuerRegExp", "subject", "subjectRegExp"];
+        let fields = Fields::new(place, map);
+        fields.only(&known)?;
+        Ok(olm_signature::Identity {
             subject: fields.pattern("subject")?,
             issuer: fields.pattern("issuer")?,
             email: false,
-        };
-        fields.end()?;
-        Ok(identity)
+        })
     };
     list.iter().map(one).collect::<Result<_, _>>().map(Identities)
 }
 
-fn identity(scope: &str, map: &Map<String, Value>) -> Result<Identity, PolicyError> {
-    let mut fields = Fields::new(scope, map);
-    let reference = |text: &str, fields: &Fields<'_>| {
+fn identity(place: &str, object: &Map<String, Value>) -> Result<Identity, PolicyError> {
+    const REFERENCE: &str = "dockerReference";
+    const REPOSITORY: &str = "dockerRepository";
+    const PREFIX: &str = "prefix";
+    const SIGNED_PREFIX: &str = "signedPrefix";
+    let fields = Fields::new(place, object);
+    let kind = fields.text("type")?;
+    let known: &[&str] = match kind {
+        Some("exactReference") => &["type", REFERENCE],
+        Some("exactRepository") => &["type", REPOSITORY],
+        Some("remapIdentity") => &["type", PREFIX, SIGNED_PREFIX],
+        Some(_) => &["type"],
+        None => &["type", REFERENCE, REPOSITORY, PREFIX, SIGNED_PREFIX],
+    };
+    fields.only(known)?;
+    let reference = |text: &str| {
         Reference::parse_familiar(text).map_err(|error| fields.wrong(format!("{text:?}: {error}")))
     };
-    let identity = match fields.needed("type")? {
-        "matchExact" => Identity::Exact,
-        "matchRepoDigestOrExact" => Identity::RepositoryOrExact,
-        "matchRepository" => Identity::Repository,
-        "exactReference" => {
-            let text = fields.needed("dockerReference")?;
-            let exact = reference(text, &fields)?;
+    Ok(match kind {
+        Some("matchExact") => Identity::Exact,
+        Some("matchRepoDigestOrExact") => Identity::RepositoryOrExact,
+        Some("matchRepository") => Identity::Repository,
+        Some("exactReference") => {
+            let text = fields.needed(REFERENCE)?;
+            let exact = reference(text)?;
             if exact.tag().is_none() && exact.digest().is_none() {
                 return Err(fields.wrong(format!("{text:?} has neither a tag nor a digest")));
             }
             Identity::ExactReference(exact)
         }
-        "exactRepository" => {
-            let text = fields.needed("dockerRepository")?;
-            Identity::ExactRepository(reference(text, &fields)?.name())
-        }
-        "matchDigest" => Identity::Digest,
-        "remapIdentity" => Identity::Remap {
-            prefix: fields.needed("prefix")?.to_owned(),
-            signed_prefix: fields.needed("signedPrefix")?.to_owned(),
+        Some("exactRepository") => Identity::ExactRepository(reference(fields.needed(REPOSITORY)?)?.name()),
+        Some("matchDigest") => Identity::Digest,
+        Some("remapIdentity") => Identity::Remap {
+            prefix: fields.needed(PREFIX)?.to_owned(),
+            signed_prefix: fields.needed(SIGNED_PREFIX)?.to_owned(),
         },
-        other => return Err(fields.wrong(format!("unknown identity {other:?}"))),
-    };
-    fields.end()?;
-    Ok(identity)
+        Some(other) => return Err(fields.wrong(format!("unknown identity {other:?}"))),
+        None => return Err(fields.wrong("`signedIdentity` has no `type`")),
+    })
 }

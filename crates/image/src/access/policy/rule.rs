@@ -4,12 +4,15 @@ use std::fmt;
 
 use olm_signature::Verified;
 
+use super::Identity;
+use crate::reference::Pinned;
+
 /// A rule of a signature policy. Its text begins with who set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its origin: the signature policy, an annotation of an object, or an object with a policy.
     pub origin: String,
-    /// The scope in quotes, or `default`; none where the rule holds for all images of an object.
+    /// The scope in quotes, or `default`; none where the rule applies to all images of an object.
     pub scope: Option<String>,
     /// The place in the list of requirements of the scope, from 1; none for an origin with one requirement.
     pub number: Option<usize>,
@@ -37,6 +40,18 @@ pub struct Approval {
     pub predicate_type: Option<String>,
     /// The signature that satisfies it.
     pub verified: Verified,
+}
+
+impl Approval {
+    /// Whether the signature names the image as a policy asks by default: by tag the same reference, by digest the same
+    /// repository or nothing. `None` for an attestation, whose name does not count.
+    pub fn names(&self, image: &Pinned) -> Option<bool> {
+        let name = self.verified.claim.name.as_deref();
+        let is_named = Identity::RepositoryOrExact
+            .check(name, &image.requested())
+            .is_ok();
+        self.predicate_type.is_none().then_some(is_named)
+    }
 }
 
 impl fmt::Display for Approval {

@@ -23,7 +23,7 @@ impl Rules {
         Ok(Self::of([policy], &(origin, text)))
     }
 
-    /// The rules of objects of one kind: the most particular scope decides, and an image in no scope is accepted. An
+    /// The rules of objects of one kind: the most specific scope decides, and an image in no scope is accepted. An
     /// object that cannot be read refuses the images in its scopes, and all images if these cannot be read.
     pub fn of_image_policies<'a>(objects: impl IntoIterator<Item = ImagePolicy<'a>>) -> Self {
         let objects: Vec<_> = objects.into_iter().collect();

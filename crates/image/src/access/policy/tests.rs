@@ -62,12 +62,12 @@ fn two_spellings_of_one_scope_are_an_error() {
     let message = parse(&json!({ "default": accept, "transports": { "docker": docker } })).unwrap_err();
     assert_eq!(
         message,
-        "signature policy, scope \"registry.example:443/a\": another scope is the same registry in another spelling"
+        "scope \"registry.example:443/a\": another scope is the same registry in another spelling"
     );
 }
 
 #[test]
-fn the_most_particular_scope_decides() {
+fn the_most_specific_scope_decides() {
     let accept = json!([{ "type": "insecureAcceptAnything" }]);
     let reject = json!([{ "type": "reject" }]);
     let policy = parse(&json!({
@@ -177,6 +177,40 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
     );
     check(&json!({ "default": [] }), "is empty");
     check(&json!({ "default": [{}] }), "`type` is missing");
+    // In the order of the fields, a list could stand for an object.
+    check(
+        &json!([[{ "type": "insecureAcceptAnything" }], {}]),
+        "it is a list, not an object",
+    );
+    check(
+        &json!({ "default": [["reject"]] }),
+        "`default[0]` is a list, not an object",
+    );
+    check(
+        &json!({ "default": [{ "type": "reject" }], "transports": { "docker": [] } }),
+        "`transports.docker` is a list, not an object",
+    );
+    // The misspelt field comes before the missing one.
+    check(
+        &json!({ "defualt": [{ "type": "reject" }] }),
+        "unknown field `defualt`",
+    );
+    check(
+        &json!({ "default": [{ "typ": "reject" }] }),
+        "unknown field `typ`",
+    );
+    check(
+        &json!({ "default": [{ "type": "sigstoreSigned", "keypath": "/key.pub" }] }),
+        "unknown field `keypath`",
+    );
+    check(
+        &signed(json!({ "signedIdentity": { "typ": "matchDigest" } })),
+        "unknown field `typ`",
+    );
+    check(
+        &json!({ "default": [{ "type": "sigstoreSigned", "pki": { "caRootPath": "/key.pub" } }] }),
+        "unknown field `caRootPath`",
+    );
     check(
         &json!({ "default": [{ "type": "accept" }] }),
         "unknown type \"accept\"",
@@ -391,8 +425,7 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
             std::slice::from_ref(&digest),
             &image,
         );
-        let expected = expected.map_err(|said| format!("{said}, which does not match \"{image}\""));
-        assert_eq!(found, expected, "{name}");
+        assert_eq!(found, expected.map_err(str::to_owned), "{name}");
     };
     let any = json!({ "type": "matchRepoDigestOrExact" });
     check(any.clone(), "a.example/team/app", Ok(()));
@@ -400,17 +433,23 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     check(
         any.clone(),
         "a.example/team/other",
-        Err("it is about \"a.example/team/other\""),
+        Err(
+            "it is about \"a.example/team/other\", which does not match the repository \"a.example/team/app\"",
+        ),
     );
     check(
         json!({ "type": "matchRepository" }),
         "a.example/team/app:v1",
         Ok(()),
     );
+    let exact = format!(
+        "it is about \"a.example/team/app:v1\", which does not match \"{image}\"; for an image by digest, remove \
+         `signedIdentity`"
+    );
     check(
         json!({ "type": "matchExact" }),
-        "a.example/team/app",
-        Err("it is about \"a.example/team/app\""),
+        "a.example/team/app:v1",
+        Err(&exact),
     );
     check(
         json!({ "type": "exactRepository", "dockerRepository": "b.example/x" }),
@@ -420,7 +459,7 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     check(
         json!({ "type": "exactReference", "dockerReference": "b.example/x:v1" }),
         "b.example/x:v2",
-        Err("it is about \"b.example/x:v2\""),
+        Err("it is about \"b.example/x:v2\", which does not match \"b.example/x:v1\""),
     );
     let remap =
         json!({ "type": "remapIdentity", "prefix": "a.example/team", "signedPrefix": "b.example/origin" });
@@ -428,7 +467,9 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     check(
         remap,
         "a.example/team/app",
-        Err("it is about \"a.example/team/app\""),
+        Err(
+            "it is about \"a.example/team/app\", which does not match the repository \"b.example/origin/app\"",
+        ),
     );
     let policy = signed(any);
     let wanted = policy.admit(&image).unwrap()[0].signed;
@@ -438,9 +479,9 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
         assert!(error.contains(expected), "{error}");
     };
     let one = std::slice::from_ref(&digest);
-    check(&good, &stranger(&good), one, "not made with a key of the policy");
+    check(&good, &stranger(&good), one, "not made with a trusted key");
     check(&good, "%", one, "not base64");
-    check(&good, "", one, "not made with a key of the policy");
+    check(&good, "", one, "not made with a trusted key");
     check(
         &good,
         &sign(&good),
@@ -450,7 +491,7 @@ fn a_signature_counts_for_its_key_its_digest_and_its_name() {
     check(b"{}", &sign(b"{}"), one, "cannot be read");
     let mut changed = good.clone();
     changed[20] ^= 1;
-    check(&changed, &sign(&good), one, "not made with a key of the policy");
+    check(&changed, &sign(&good), one, "not made with a trusted key");
 }
 
 /// An image that is named by its tag needs a signature about that tag, because images that the tag named earlier are
@@ -462,7 +503,8 @@ fn a_signature_is_about_a_tag_unless_the_policy_says_otherwise() {
     let reference = Reference::parse("a.example/team/app:v1").unwrap();
     // As it is once the tag is resolved.
     let image = reference.pin(digest.clone()).requested();
-    let check = |identity: &Value, name: &str, fits: bool| {
+    let tag = "a.example/team/app:v1";
+    let check = |identity: &Value, name: &str, wanted_name: &str, fits: bool| {
         let policy = parse(&json!({ "default": [{
             "type": "sigstoreSigned",
             "keyData": STANDARD.encode(&public),
@@ -479,26 +521,30 @@ fn a_signature_is_about_a_tag_unless_the_policy_says_otherwise() {
             std::slice::from_ref(&digest),
             &image,
         );
-        let refused = format!("it is about {name:?}, which does not match \"a.example/team/app:v1\"");
+        let refused = format!("it is about {name:?}, which does not match {wanted_name}");
         assert_eq!(found, if fits { Ok(()) } else { Err(refused) });
     };
+    let wanted = format!("{tag:?}");
     for identity in ["matchRepoDigestOrExact", "matchExact"] {
         let identity = json!({ "type": identity });
-        check(&identity, "a.example/team/app:v1", true);
-        check(&identity, "a.example/team/app:v2", false);
-        check(&identity, "a.example/team/app", false);
+        check(&identity, tag, &wanted, true);
+        check(&identity, "a.example/team/app:v2", &wanted, false);
+        check(&identity, "a.example/team/app", &wanted, false);
     }
     let repository = json!({ "type": "matchRepository" });
-    check(&repository, "a.example/team/app:v2", true);
-    check(&repository, "a.example/team/app", true);
-    check(&repository, "a.example/team/other:v1", false);
+    let wanted = "the repository \"a.example/team/app\"";
+    check(&repository, "a.example/team/app:v2", wanted, true);
+    check(&repository, "a.example/team/app", wanted, true);
+    check(&repository, "a.example/team/other:v1", wanted, false);
     let exactly = json!({ "type": "exactReference", "dockerReference": "a.example/team/app:v2" });
-    check(&exactly, "a.example/team/app:v2", true);
-    check(&exactly, "a.example/team/app:v1", false);
+    let wanted = "\"a.example/team/app:v2\"";
+    check(&exactly, "a.example/team/app:v2", wanted, true);
+    check(&exactly, tag, wanted, false);
     let remap =
         json!({ "type": "remapIdentity", "prefix": "a.example/team", "signedPrefix": "b.example/origin" });
-    check(&remap, "b.example/origin/app:v1", true);
-    check(&remap, "b.example/origin/app:v2", false);
+    let wanted = "\"b.example/origin/app:v1\"";
+    check(&remap, "b.example/origin/app:v1", wanted, true);
+    check(&remap, "b.example/origin/app:v2", wanted, false);
 }
 
 /// Bundles of cosign 3 name no image. For an image by digest that changes nothing; a tag could be moved.
@@ -523,6 +569,15 @@ fn a_signature_without_a_name_is_about_a_digest_and_no_tag() {
     assert!(
         error.contains("set `signedIdentity` to `{\"type\": \"matchDigest\"}`"),
         "{error}"
+    );
+    // A digest cannot be moved: the rule is what does not fit.
+    let error = Identity::Exact.check(None, &by_digest).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "it names no image, and `signedIdentity` asks for the name \"{by_digest}\"; for an image by digest, remove \
+             `signedIdentity`"
+        )
     );
     // The digest alone decides, so a name is no reason to refuse.
     assert_eq!(Identity::Digest.check(Some("b.example/x"), &by_tag), Ok(()));
@@ -615,7 +670,18 @@ fn rules_of_an_object_hold_beside_the_policy_and_say_who_set_them() {
     );
     for (text, expected) in [
         ("[]", "the list of requirements is empty"),
-        ("{}", "expected a sequence"),
+        (
+            "{}",
+            "it is an object, not a list; write a list of requirements, such as [{\"type\": \"sigstoreSigned\", ",
+        ),
+        (
+            "key.pub",
+            "it is not JSON: expected value at line 1 column 1; write a list of requirements, such as [{",
+        ),
+        (
+            r#"[["sigstoreSigned", "AA=="]]"#,
+            "`[0]` is a list, not an object",
+        ),
         (r#"[{"type":"other"}]"#, "unknown type \"other\""),
         (
             r#"[{"type":"sigstoreSigned","keyPath":"/key.pub"}]"#,

@@ -44,7 +44,7 @@ fn asked(rules: &Rules, image: &str) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn the_most_particular_scope_of_all_objects_decides_and_an_image_in_none_is_accepted() {
+fn the_most_specific_scope_of_all_objects_decides_and_an_image_in_none_is_accepted() {
     let (wide, narrow) = (
         by_key(&["a.example", "*.b.example"]),
         by_key(&["a.example/team/app"]),
