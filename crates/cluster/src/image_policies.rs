@@ -135,6 +135,8 @@ pub fn own_rules(kind: &str, name: &str, text: Option<&str>) -> Result<Rules, St
 pub struct ReadPolicies {
     /// The rules of those that were read.
     pub rules: Rules,
+    /// Whether the cluster serves ClusterImagePolicy, as far as that is known.
+    pub is_served: bool,
     /// A sentence for each kind that the cluster serves and the user cannot read.
     pub unread: Vec<String>,
 }
@@ -146,13 +148,14 @@ impl ReadPolicies {
         let namespaced = async {
             match namespace {
                 Some(_) => NAMESPACED.read(client, namespace).await,
-                None => Ok(Objects::new()),
+                None => Ok(None),
             }
         };
         let (cluster, namespaced) = futures::join!(cluster, namespaced);
+        let is_served = !matches!(cluster, Ok(None));
         let mut unread = Vec::new();
-        let mut of_kind = |kind: &OptionalKind, objects: Result<Objects, String>| match objects {
-            Ok(objects) => rules(kind, &objects),
+        let mut of_kind = |kind: &OptionalKind, objects: Result<Option<Objects>, String>| match objects {
+            Ok(objects) => rules(kind, &objects.unwrap_or_default()),
             Err(why) => {
                 let kind = kind.kind;
                 unread.push(format!(
@@ -162,7 +165,11 @@ impl ReadPolicies {
             }
         };
         let rules = of_kind(&CLUSTER, cluster).and(&of_kind(&NAMESPACED, namespaced));
-        Self { rules, unread }
+        Self {
+            rules,
+            is_served,
+            unread,
+        }
     }
 }
 
@@ -355,6 +362,7 @@ mod tests {
         let lists = [(OF_CLUSTER, [("", "x")]), (OF_NAMESPACE, [("a", "y")])];
         let all = |rules| ReadPolicies {
             rules,
+            is_served: true,
             unread: Vec::new(),
         };
         let (found, asked) = read(Some("a"), &lists).await;

@@ -83,14 +83,14 @@ impl OptionalKind {
         }
     }
 
-    /// Reads the objects of one namespace, or of all, once; none where the cluster does not serve the kind.
+    /// Reads the objects of one namespace, or of all, once; `None` where the cluster does not serve the kind.
     ///
     /// # Errors
     /// The reason why they cannot be read.
-    pub async fn read(&self, client: &Client, namespace: Option<&str>) -> Result<Objects, String> {
+    pub async fn read(&self, client: &Client, namespace: Option<&str>) -> Result<Option<Objects>, String> {
         let serving = self.discovered(client).await;
         let version = match serving.map_err(|error| classify(&error).message)? {
-            Serving::Nothing => return Ok(Objects::new()),
+            Serving::Nothing => return Ok(None),
             Serving::OtherVersions(versions) => return Err(self.other_versions(&versions)),
             Serving::Version(version) => version,
         };
@@ -101,7 +101,8 @@ impl OptionalKind {
         };
         let listed = api.list(&ListParams::default()).await;
         let listed = listed.map_err(|error| self.unlisted(&error, namespace))?;
-        Ok(listed.into_iter().map(|object| (key(&object), object)).collect())
+        let objects = listed.into_iter().map(|object| (key(&object), object));
+        Ok(Some(objects.collect()))
     }
 
     /// The reason why objects cannot be listed.

@@ -37,7 +37,7 @@ fn image_policies_hold_for_catalogs_and_for_the_bundles_of_subscriptions() -> Re
             &bundles,
             &public,
         );
-        // One of another namespace holds for none of these.
+        // One of another namespace applies to none of these.
         let elsewhere = image_policy(
             json!({ "name": JUDGED, "namespace": "default" }),
             &bundles,

@@ -480,7 +480,7 @@ async fn the_signature_policy_accepts_signed_images_only() -> Result<()> {
     )?;
     for (name, expected) in [
         ("open/app:v1", None),
-        // The most particular scope counts.
+        // The most specific scope counts.
         ("team/trusted/app:v1", None),
         ("old/app:v1", Some("asks for `signedBy`")),
         (

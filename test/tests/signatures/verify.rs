@@ -71,7 +71,8 @@ fn identities(
         let (status, printed, said) = run(identity)?;
         ensure!(status == 0, "{identity:?}: {said}");
         let signer = format!("  signed by  {subject} (issuer {issuer})\n");
-        for line in [&["  rule       the command line\n", &signer], lines].concat() {
+        let rule = format!("  rule       {}\n", identity[0]);
+        for line in [&[rule.as_str(), &signer], lines].concat() {
             ensure!(printed.contains(line), "{line:?}: {printed}");
         }
     }
@@ -87,7 +88,10 @@ fn identities(
             status == 1 && printed.is_empty(),
             "{identity:?}: {status} {printed}"
         );
-        let expected = format!("it is by \"{subject}\" of issuer \"{issuer}\", not by");
+        let expected = format!(
+            "no signature satisfies {}: it is by \"{subject}\" of issuer \"{issuer}\", not by",
+            identity[0]
+        );
         ensure!(said.contains(&expected), "{identity:?}: {said}");
     }
     Ok(())
@@ -169,7 +173,7 @@ async fn olm_verify_says_who_signed_by_which_rule_and_fails_for_what_is_refused(
     ensure!(status == 0, "{said}");
     ensure!(printed.starts_with(&format!("{text}\n")), "{printed}");
     for line in [
-        "  rule       the command line",
+        "  rule       --key\n",
         "  signed by  key ",
         "  proof      none but the key or certificate",
         &format!("  digest     {}", image.digest()),
@@ -216,12 +220,12 @@ async fn olm_verify_says_who_signed_by_which_rule_and_fails_for_what_is_refused(
         (
             &text,
             &["--key", stranger.as_str()][..],
-            "it was not made with a key",
+            "no signature satisfies --key: it was not made with a trusted key",
         ),
         (
             &unsigned,
             &["--key", public.as_str()],
-            "there is none at tag sha256-",
+            "--key asks for a signature, and there is none at tag sha256-",
         ),
         (&unsigned, &by_policy[..2], "no signature is asked for"),
     ] {

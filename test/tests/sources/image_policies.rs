@@ -83,7 +83,7 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
         let of =
             |name: &str, repository: &str, key: &str| policy(world, json!({ "name": name }), repository, key);
         let of_bundles = of(GUARDED, &bundles, &public)?;
-        // One for other images holds for none of these.
+        // One for other images applies to none of these.
         world.apply(&[of("elsewhere", "elsewhere", &key()?.0)?, of_bundles.clone()])?;
         let blobs = world
             .push_bundles(GUARDED, &["1.0.0"], samples::OPERATOR_IMAGE)
@@ -116,7 +116,10 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
         await_version(world, GUARDED, "1.0.0").await?;
         extension_becomes(world, GUARDED, None).await?;
         let (is_done, said) = olm(world, admin, &verify)?;
-        ensure!(!is_done && said.contains("no signature is asked for"), "{said}");
+        ensure!(
+            !is_done && said.contains("no ClusterImagePolicy covers it"),
+            "{said}"
+        );
 
         // A policy that comes later removes nothing.
         world.apply(std::slice::from_ref(&of_bundles))?;
@@ -267,7 +270,7 @@ fn an_image_policy_holds_for_the_images_of_extensions_in_its_namespace() -> Resu
         world.apply(&[
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": TENANT } }),
             of(TENANT, "pods", &operators, &public)?,
-            // One of another namespace holds for none of these.
+            // One of another namespace applies to none of these.
             of("default", "pods", &bundles, &key()?.0)?,
         ])?;
         let files = samples::renamed_bundle(TENANT, "0.0.1", samples::OPERATOR_IMAGE);
