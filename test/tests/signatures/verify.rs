@@ -181,6 +181,17 @@ async fn olm_verify_says_who_signed_by_which_rule_and_fails_for_what_is_refused(
         ensure!(printed.contains(line), "{line:?}: {printed}");
     }
 
+    ensure!(!printed.contains("  note "), "{printed}");
+    // By tag, a policy would ask for the name.
+    let tagged = format!("{}:latest", image.reference().name());
+    let (status, printed, said) = verify(&stage, &tagged, &["--key", &public])?;
+    let note =
+        format!("  note       the signature does not name {tagged}, so that a policy refuses it by default");
+    ensure!(status == 0 && printed.contains(&note), "{printed}{said}");
+    let (_, printed, _) = verify(&stage, &tagged, &["--key", &public, "-o", "json"])?;
+    let answer: Value = serde_json::from_str(&printed)?;
+    ensure!(answer["verified"][0]["namesImage"] == false, "{answer}");
+
     // By a policy, whose rule is named.
     let policy = stage.key.with_file_name("policy.json");
     let repository = image.reference().name();
@@ -198,6 +209,7 @@ async fn olm_verify_says_who_signed_by_which_rule_and_fails_for_what_is_refused(
     let rule = format!("the signature policy (scope {repository:?}, requirement 1)");
     let verified = &answer["verified"][0];
     ensure!(answer["image"] == text.as_str(), "{answer}");
+    ensure!(verified["namesImage"] == true, "{answer}");
     ensure!(verified["rule"] == rule.as_str(), "{answer}");
     ensure!(
         verified["signer"]

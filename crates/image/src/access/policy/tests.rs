@@ -5,10 +5,11 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use olm_signature::{Attached, SIGNATURE_ANNOTATION};
+use olm_signature::{Attached, Claim, Proof, SIGNATURE_ANNOTATION, Signer};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::reference::Pinned;
 
 const HEX: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -583,6 +584,61 @@ fn a_signature_without_a_name_is_about_a_digest_and_no_tag() {
     assert_eq!(Identity::Digest.check(Some("b.example/x"), &by_tag), Ok(()));
 }
 
+#[test]
+fn an_approval_says_whether_a_policy_accepts_the_name_by_default() {
+    let digest = Digest::parse(&format!("sha256:{HEX}")).unwrap();
+    let by_tag = Reference::parse("a.example/team/app:v1").unwrap();
+    let (tagged, pinned) = (
+        by_tag.pin(digest.clone()),
+        by_tag.pin(digest.clone()).reference().pin(digest.clone()),
+    );
+    let names = |name: Option<&str>, predicate_type: Option<&str>, image: &Pinned| {
+        let approval = Approval {
+            rule: Rule {
+                origin: "--key".to_owned(),
+                scope: None,
+                number: None,
+            },
+            predicate_type: predicate_type.map(str::to_owned),
+            verified: Verified {
+                claim: Claim {
+                    digest: digest.to_string(),
+                    name: name.map(str::to_owned),
+                },
+                signer: Signer::Key {
+                    fingerprint: String::new(),
+                },
+                time: None,
+                proof: Proof::default(),
+            },
+        };
+        approval.names(image)
+    };
+    assert_eq!(names(Some("a.example/team/app:v1"), None, &tagged), Some(true));
+    assert_eq!(names(Some("a.example/team/app"), None, &tagged), Some(false));
+    assert_eq!(names(None, None, &tagged), Some(false));
+    assert_eq!(names(None, None, &pinned), Some(true));
+    assert_eq!(names(Some("a.example/other"), None, &pinned), Some(false));
+    assert_eq!(names(None, Some("https://slsa.dev/provenance/v1"), &tagged), None);
+}
+
+#[test]
+fn the_policy_of_options_is_named_after_them() {
+    let of = |requirement: Value| {
+        let requirement = requirement.as_object().unwrap().clone();
+        Policy::of_requirement(
+            "--key",
+            &requirement,
+            |_| Err(std::io::ErrorKind::NotFound.into()),
+        )
+    };
+    let policy = of(json!({ "type": "reject" })).unwrap();
+    let image = Reference::parse("a.example/x:v1").unwrap();
+    assert_eq!(policy.admit(&image).unwrap_err().to_string(), "--key rejects it");
+    let error = of(json!({ "type": "sigstoreSigned", "keyPath": "key.pub" })).unwrap_err();
+    assert_eq!(error.to_string(), "--key: cannot read `key.pub`");
+}
+
 /// An authority, in PEM.
 fn authority() -> String {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -668,6 +724,7 @@ fn rules_of_an_object_hold_beside_the_policy_and_say_who_set_them() {
         error.to_string(),
         "annotation a of ClusterExtension b (requirement 1) rejects it"
     );
+    assert_eq!(error.remedy(), "change the policy");
     for (text, expected) in [
         ("[]", "the list of requirements is empty"),
         (
