@@ -16,7 +16,14 @@ const REPLICA_SET: &str = "ManifestWorkReplicaSet";
 const WIDTH: usize = 120;
 const README_LINES: usize = 120;
 /// Options of other programs that pages name in their text.
-const OPTIONS_OF_OTHERS: &[&str] = &["--all", "--cascade", "--help", "--insecure-ignore-tlog"];
+const OPTIONS_OF_OTHERS: &[&str] = &[
+    "--all",
+    "--cascade",
+    "--help",
+    "--insecure-ignore-tlog",
+    "--new-bundle-format",
+    "--use-signing-config",
+];
 /// Names in our group in manifests or the API, in addition to those in `names.rs`, and one that a prefix there begins.
 const NAMES_ELSEWHERE: &[&str] = &["v1", "acknowledged-webhooks"];
 

@@ -103,7 +103,8 @@ fn every_help_has_an_example_that_is_understood() {
             .map(ToString::to_string)
             .unwrap_or_default();
         let examples = text.split_once("Examples:\n").map(|(_, examples)| examples);
-        let lines = examples.unwrap_or_default().lines();
+        let examples = examples.unwrap_or_default().replace("\\\n", " ");
+        let lines = examples.lines();
         let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
         assert!(
             lines.iter().any(|line| line.starts_with(&words)),
