@@ -21,6 +21,9 @@ pub enum Shape {
     Object(&'static [(&'static str, Self)]),
 }
 
+/// The place of a fault of the whole document.
+pub const WHOLE_DOCUMENT: &str = "it";
+
 /// The fault of a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
@@ -33,7 +36,7 @@ pub enum JsonError {
     /// A value is of another kind.
     #[error("{place} is {found}, not {wanted}")]
     Kind {
-        /// The value: its path in backquotes, or `it` for the whole document.
+        /// The value: its path in backquotes, or [`WHOLE_DOCUMENT`].
         place: String,
         /// What it is.
         found: &'static str,
@@ -130,7 +133,7 @@ fn below(path: &str, name: &str) -> String {
 fn kind(path: &str, value: &Value, wanted: &'static str) -> JsonError {
     JsonError::Kind {
         place: if path.is_empty() {
-            "it".to_owned()
+            WHOLE_DOCUMENT.to_owned()
         } else {
             format!("`{path}`")
         },

@@ -26,7 +26,7 @@ pub use authority::Authority;
 pub use bundle::{BUNDLE, BUNDLE_BYTES, Bundle};
 pub use error::SignatureError;
 pub use identity::{Identities, Identity, Pattern};
-pub use json::{JsonError, Shape, check_names, read_json};
+pub use json::{JsonError, Shape, WHOLE_DOCUMENT, check_names, read_json};
 pub use key::PublicKey;
 pub use pki::{Pki, Subject};
 pub use read::Signature;

@@ -137,7 +137,7 @@ fn predicate_type(text: &str) -> Result<String, String> {
     if let Some((_, uri)) = known.find(|(name, _)| *name == text) {
         return Ok((*uri).to_owned());
     }
-    if text.contains(':') {
+    if text.contains([':', '/']) {
         return Ok(text.to_owned());
     }
     let names = PREDICATE_TYPES.map(|(name, _)| name).join(", ");

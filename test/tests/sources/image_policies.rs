@@ -67,6 +67,16 @@ fn without_policies(world: &World) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Runs `olm` as an administrator, and checks whether it succeeds and for a text.
+fn ends(world: &World, arguments: &[&str], succeeds: bool, text: &str) -> Result<()> {
+    let (is_done, said) = olm(world, world.cluster.kubeconfig(), arguments)?;
+    ensure!(
+        is_done == succeeds && said.contains(text),
+        "{arguments:?}: {said}"
+    );
+    Ok(())
+}
+
 const GUARDED: &str = "guarded";
 
 #[test]
@@ -108,18 +118,13 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
         let verify = ["verify", bundle, "--cluster", "--namespace", GUARDED];
         let refused = format!("{of_guarded} asks for a signature, and there is none");
         for arguments in [&["plan", GUARDED][..], &["rbac", GUARDED], &verify] {
-            let (is_done, said) = olm(world, admin, arguments)?;
-            ensure!(!is_done && said.contains(&refused), "{arguments:?}: {said}");
+            ends(world, arguments, false, &refused)?;
         }
         unread_policies_are_named(world, &verify)?;
         world.kubectl(&["delete", "clusterimagepolicy", GUARDED])?;
         await_version(world, GUARDED, "1.0.0").await?;
         extension_becomes(world, GUARDED, None).await?;
-        let (is_done, said) = olm(world, admin, &verify)?;
-        ensure!(
-            !is_done && said.contains("no ClusterImagePolicy covers it"),
-            "{said}"
-        );
+        ends(world, &verify, false, "no ClusterImagePolicy covers it")?;
 
         // A policy that comes later removes nothing.
         world.apply(std::slice::from_ref(&of_bundles))?;
@@ -141,11 +146,7 @@ fn a_cluster_image_policy_holds_for_bundles_and_catalogs_until_it_is_deleted() -
             "{said}"
         );
         ensure!(!said.contains("were not checked"), "{said}");
-        let (is_done, said) = olm(world, admin, &verify)?;
-        ensure!(
-            is_done && said.contains(&format!("  rule       {of_guarded}\n")),
-            "{said}"
-        );
+        ends(world, &verify, true, &format!("  rule       {of_guarded}\n"))?;
 
         // The same for catalogs: one that is served stays, one that comes is refused.
         world.apply(&[of("guarded-catalogs", &catalogs, &public)?])?;

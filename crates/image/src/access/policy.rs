@@ -341,7 +341,7 @@ pub(crate) enum SignatureMismatch {
         "it names no image, so an attacker could point {image:?} at an image that was signed under another name; set `signedIdentity` to `{{\"type\": \"matchDigest\"}}` to accept that"
     )]
     Nameless { image: String },
-    #[error("it names no image, and `signedIdentity` asks for the name {wanted}{BY_DIGEST}")]
+    #[error("it names no image, and `signedIdentity` asks for {wanted}{BY_DIGEST}")]
     NamelessDigest { wanted: SignedName },
 }
 
@@ -405,7 +405,10 @@ impl Identity {
                 signed: signed.to_owned(),
                 wanted,
                 advice: match self {
-                    Self::Exact if is_pinned => BY_DIGEST,
+                    // Without `signedIdentity` it would do.
+                    Self::Exact if is_pinned && Self::RepositoryOrExact.wanted(image).fits(signed) => {
+                        BY_DIGEST
+                    }
                     _ => "",
                 },
             }),

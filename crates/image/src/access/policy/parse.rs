@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use olm_signature::{
-    Attestation, Authority, Identities, Pattern, Pki, PublicKey, Shape, Subject, Trust, check_names,
-    read_json,
+    Attestation, Authority, Identities, JsonError, Pattern, Pki, PublicKey, Shape, Subject, Trust,
+    WHOLE_DOCUMENT, check_names, read_json,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -75,12 +75,20 @@ type ReadKey<'read> = &'read dyn Fn(&str) -> io::Result<Vec<u8>>;
 
 /// The rules for whatever they are set on; files are not read.
 pub(super) fn rules(origin: &str, text: &str) -> Result<Policy, PolicyError> {
-    let list: Vec<Map<String, Value>> = read(text, &LIST).map_err(|fault| match fault {
-        PolicyError::Syntax(message) => PolicyError::Syntax(format!(
-            "{message}; write a list of requirements, such as {EXAMPLE}"
-        )),
-        other => other,
+    within_bytes(text)?;
+    let value = read_json(text, &LIST).map_err(|fault| {
+        let is_no_list = match &fault {
+            JsonError::Syntax(_) => true,
+            JsonError::Kind { place, .. } => place == WHOLE_DOCUMENT,
+            JsonError::Twice(_) | JsonError::Unknown { .. } => false,
+        };
+        PolicyError::Syntax(if is_no_list {
+            format!("{fault}; write a list of requirements, such as {EXAMPLE}")
+        } else {
+            fault.to_string()
+        })
     })?;
+    let list: Vec<Map<String, Value>> = from_value(value)?;
     let requirements = requirements(origin, &list, &no_files)?;
     Ok(Policy {
         default_scope: None,
@@ -95,12 +103,20 @@ pub(super) fn no_files(_: &str) -> io::Result<Vec<u8>> {
 }
 
 fn read<T: DeserializeOwned>(text: &str, shape: &Shape) -> Result<T, PolicyError> {
+    within_bytes(text)?;
+    from_value(read_json(text, shape).map_err(|fault| PolicyError::Syntax(fault.to_string()))?)
+}
+
+fn within_bytes(text: &str) -> Result<(), PolicyError> {
     if text.len() > POLICY_BYTES {
         return Err(PolicyError::Syntax(format!(
             "it is larger than {POLICY_BYTES} bytes"
         )));
     }
-    let value = read_json(text, shape).map_err(|fault| PolicyError::Syntax(fault.to_string()))?;
+    Ok(())
+}
+
+fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, PolicyError> {
     serde_json::from_value(value).map_err(|fault| PolicyError::Syntax(fault.to_string()))
 }
 
@@ -502,8 +518,9 @@ fn identity(place: &str, object: &Map<String, Value>) -> Result<Identity, Policy
         Some("exactReference") => &["type", REFERENCE],
         Some("exactRepository") => &["type", REPOSITORY],
         Some("remapIdentity") => &["type", PREFIX, SIGNED_PREFIX],
-        Some(_) => &["type"],
-        None => &["type", REFERENCE, REPOSITORY, PREFIX, SIGNED_PREFIX],
+        Some("matchExact" | "matchRepoDigestOrExact" | "matchRepository" | "matchDigest") => &["type"],
+        // An unknown type is the cause of fields that do not belong to it.
+        Some(_) | None => &["type", REFERENCE, REPOSITORY, PREFIX, SIGNED_PREFIX],
     };
     fields.only(known)?;
     let reference = |text: &str| {

@@ -243,18 +243,26 @@ fn a_policy_that_is_not_understood_lets_nothing_through() {
         &signed(json!({ "keyData": STANDARD.encode(pem(b"x")) })),
         "the key is not supported; use ECDSA P-256",
     );
+}
+
+#[test]
+fn an_identity_that_is_not_understood_lets_nothing_through() {
+    let check = |identity: Value, expected: &str| {
+        let requirement =
+            json!({ "type": "sigstoreSigned", "keyPath": "/key.pub", "signedIdentity": identity });
+        let error = parse(&json!({ "default": [requirement] })).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(json!({ "type": "matchAll" }), "unknown identity");
     check(
-        &signed(json!({ "signedIdentity": { "type": "matchAll" } })),
-        "unknown identity",
+        json!({ "type": "exactRepositry", "dockerRepository": "a.example/x" }),
+        "unknown identity \"exactRepositry\"",
     );
     check(
-        &signed(json!({ "signedIdentity": { "type": "exactReference", "dockerReference": "a.example/x" } })),
+        json!({ "type": "exactReference", "dockerReference": "a.example/x" }),
         "neither a tag nor a digest",
     );
-    check(
-        &signed(json!({ "signedIdentity": { "type": "matchExact", "x": 1 } })),
-        "unknown field `x`",
-    );
+    check(json!({ "type": "matchExact", "x": 1 }), "unknown field `x`");
 }
 
 #[test]
@@ -472,7 +480,7 @@ fn rules_of_an_object_hold_beside_the_policy_and_say_who_set_them() {
         error.to_string(),
         "annotation a of ClusterExtension b (requirement 1) rejects it"
     );
-    assert_eq!(error.remedy(), "change the policy");
+    assert_eq!(error.remedy(), Some("change the policy"));
     for (text, expected) in [
         ("[]", "the list of requirements is empty"),
         (

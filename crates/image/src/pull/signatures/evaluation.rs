@@ -351,7 +351,7 @@ mod tests {
     fn an_image_without_signatures_is_unsigned_and_one_that_needs_none_is_accepted() {
         let refused = judge(SIGNED, |_| {}).unwrap_err();
         assert_eq!(refused.outcome(), "unsigned");
-        assert_eq!(refused.remedy(), "sign the image, or change the policy");
+        assert_eq!(refused.remedy(), Some("sign the image, or change the policy"));
         assert_eq!(judge(r#"{"type": "insecureAcceptAnything"}"#, |_| {}), Ok(0));
     }
 

@@ -210,10 +210,25 @@ fn a_signature_without_a_name_is_about_a_digest_and_no_tag() {
     assert_eq!(
         error,
         format!(
-            "it names no image, and `signedIdentity` asks for the name \"{by_digest}\"; for an image by digest, remove \
+            "it names no image, and `signedIdentity` asks for \"{by_digest}\"; for an image by digest, remove \
              `signedIdentity`"
         )
     );
+    let check = |signed: &str, advises: bool| {
+        let error = Identity::Exact
+            .check(Some(signed), &by_digest)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error.contains("remove `signedIdentity`"), advises, "{error}");
+    };
+    check(&by_tag.to_string(), true);
+    // The default refuses another repository, too.
+    check("b.example/other:v1", false);
+    let repository = Identity::Repository
+        .check(None, &by_digest)
+        .unwrap_err()
+        .to_string();
+    assert!(repository.contains("asks for the repository \""), "{repository}");
     // The digest alone decides, so a name is no reason to refuse.
     assert_eq!(Identity::Digest.check(Some("b.example/x"), &by_tag), Ok(()));
 }
@@ -222,10 +237,8 @@ fn a_signature_without_a_name_is_about_a_digest_and_no_tag() {
 fn an_approval_says_whether_a_policy_accepts_the_name_by_default() {
     let digest = Digest::parse(&format!("sha256:{HEX}")).unwrap();
     let by_tag = Reference::parse("a.example/team/app:v1").unwrap();
-    let (tagged, pinned) = (
-        by_tag.pin(digest.clone()),
-        by_tag.pin(digest.clone()).reference().pin(digest.clone()),
-    );
+    let by_digest = Reference::parse(&format!("a.example/team/app@{digest}")).unwrap();
+    let (tagged, pinned) = (by_tag.pin(digest.clone()), by_digest.pin(digest.clone()));
     let names = |name: Option<&str>, predicate_type: Option<&str>, image: &Pinned| {
         let approval = Approval {
             rule: Rule {
