@@ -20,7 +20,7 @@ use olm_transport::{Authorities, Proxies};
 
 use crate::hint::Hint;
 use crate::input::{self, Unreadable};
-use crate::output::print;
+use crate::output::{note, print};
 
 /// The user agent of requests.
 const AGENT: &str = concat!("olm/", env!("CARGO_PKG_VERSION"));
@@ -171,7 +171,7 @@ impl RegistryArguments {
         Ok(request.bearer_auth(String::from_utf8_lossy(&token).trim()))
     }
 
-    /// Pushes the image and prints its reference by digest.
+    /// Pushes the image and prints its reference by digest. A note names the image that had the tag before.
     pub(crate) fn push(&self, written: &str, image: &BuiltImage) -> anyhow::Result<()> {
         let reference = Reference::parse_familiar(written)
             .with_context(|| format!("{written:?} is not an image reference"))?;
@@ -180,7 +180,7 @@ impl RegistryArguments {
             .enable_all()
             .build()?;
         let pushed = runtime.block_on(self.images().push(&reference, image, &access));
-        let pinned = pushed.map_err(|error| {
+        let pushed = pushed.map_err(|error| {
             let error = anyhow::Error::new(error);
             if is_short(&reference, written) {
                 error.context(Hint(format!(
@@ -191,7 +191,11 @@ impl RegistryArguments {
                 error
             }
         })?;
-        print(&format!("{pinned}\n"))
+        print(&format!("{}\n", pushed.pinned))?;
+        if let Some(digest) = &pushed.replaced {
+            note(&format!("replaced {digest}"));
+        }
+        Ok(())
     }
 }
 

@@ -9,8 +9,13 @@ use olm_test::registry::Server;
 use olm_test::samples;
 use olm_test::world::binary;
 
-/// Runs `olm` and returns its output.
+/// Runs `olm` and returns its standard output.
 fn olm(directory: &Path, arguments: &[&str]) -> Result<String> {
+    Ok(outputs(directory, arguments)?.0)
+}
+
+/// Runs `olm` and returns its standard output and its standard error.
+fn outputs(directory: &Path, arguments: &[&str]) -> Result<(String, String)> {
     let output = Command::new(binary("olm")?)
         .current_dir(directory)
         .args(arguments)
@@ -25,7 +30,10 @@ fn olm(directory: &Path, arguments: &[&str]) -> Result<String> {
         "olm {arguments:?}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    Ok(String::from_utf8(output.stdout)?)
+    Ok((
+        String::from_utf8(output.stdout)?,
+        String::from_utf8(output.stderr)?,
+    ))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,6 +132,33 @@ async fn bundles_become_catalogs_and_catalogs_one_catalog_in_a_registry() -> Res
         listed.contains("greeter  stable-v1.1  greeter.v1.1.0"),
         "the composed catalog lists {listed}"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_says_which_image_had_the_tag() -> Result<()> {
+    let server = Server::start().await?;
+    let scratch = tempfile::tempdir()?;
+    let here = scratch.path();
+    let address = &server.registry().address;
+    let reference = format!("{address}/cli/greeter:latest");
+    let push = |version: &str| {
+        let bundle = here.join(version);
+        for (path, content) in samples::bundle(version, samples::OPERATOR_IMAGE) {
+            let path = bundle.join(path);
+            std::fs::create_dir_all(path.parent().context("a file is in a directory")?)?;
+            std::fs::write(path, content)?;
+        }
+        outputs(here, &["bundle", "push", version, &reference, "--plain-http"])
+    };
+    let (first, nothing) = push("1.0.0")?;
+    ensure!(nothing.is_empty(), "{nothing}");
+    let (_, nothing) = push("1.0.0")?;
+    ensure!(nothing.is_empty(), "the same image replaces none: {nothing}");
+    let (_, digest) = first.trim().split_once('@').context("a digest is printed")?;
+    let (second, replaced) = push("1.1.0")?;
+    ensure!(replaced == format!("replaced {digest}\n"), "{replaced}");
+    ensure!(first != second && second.lines().count() == 1, "{second}");
     Ok(())
 }
 

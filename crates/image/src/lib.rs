@@ -47,7 +47,7 @@ pub use platform::Platform;
 pub use pull::contents::{Contents, LostLink};
 pub use pull::permits::{Bounds, RequestPermit, RequestPermits};
 pub use pull::{AcceptedImage, Image, Images, Options, PullError};
-pub use push::PushError;
+pub use push::{PushError, Pushed};
 pub use reference::{Pinned, Reference, ReferenceError};
 pub use registry::clients::TrustError;
 pub use registry::error::{Missing, RegistryError, Unreachable};

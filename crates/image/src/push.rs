@@ -14,9 +14,10 @@ use crate::build::{BuiltImage, Source};
 use crate::digest::Digest;
 use crate::manifest::Blob;
 use crate::pull::Images;
-use crate::reference::{Pinned, Reference};
+use crate::reference::{LATEST, Pinned, Reference};
 use crate::registry::auth::Action;
 use crate::registry::error::RegistryError;
+use crate::registry::fetch::current_digest;
 use crate::registry::session::{RetryPolicy, Session};
 
 /// Blobs larger than this go up in pieces of this size, so that a large layer is never held whole.
@@ -61,6 +62,15 @@ pub enum PushError {
     },
 }
 
+/// A pushed image.
+#[derive(Clone, Debug)]
+pub struct Pushed {
+    /// Its reference by digest.
+    pub pinned: Pinned,
+    /// The digest of the other image that had the tag before. `None` if there was none, or the registry does not say.
+    pub replaced: Option<Digest>,
+}
+
 impl Images {
     /// Pushes an image: the blobs that the registry does not have, then the manifest under the reference's tag
     /// (`latest` when there is none) or digest. Mirrors are never pushed to.
@@ -69,7 +79,7 @@ impl Images {
         reference: &Reference,
         image: &BuiltImage,
         access: &Access,
-    ) -> Result<Pinned, PushError> {
+    ) -> Result<Pushed, PushError> {
         let digest = image.digest();
         if reference.digest().is_some_and(|wanted| *wanted != digest) {
             return Err(PushError::OtherDigest {
@@ -112,14 +122,19 @@ impl Images {
                 })?;
         }
         let digest_text = digest.to_string();
-        let name = match reference.digest() {
-            Some(_) => digest_text.as_str(),
-            None => reference.tag().unwrap_or("latest"),
+        let (name, before) = if reference.digest().is_some() {
+            (digest_text.as_str(), None)
+        } else {
+            let tag = reference.tag().unwrap_or(LATEST);
+            (tag, current_digest(&session, tag).await)
         };
         push_manifest(&session, name, OCI_IMAGE_MEDIA_TYPE, &image.manifest)
             .await
             .map_err(|source| failed("the manifest", source))?;
-        Ok(reference.pin(digest))
+        Ok(Pushed {
+            replaced: before.filter(|before| *before != digest),
+            pinned: reference.pin(digest),
+        })
     }
 }
 

@@ -181,7 +181,7 @@ pub async fn push(images: &Images, prefix: &str, access: &Access, source: Source
         let reference = Reference::parse_familiar(&format!("{prefix}/{name}:{}", source.tag))?;
         let source = source.clone();
         let image = tokio::task::spawn_blocking(move || image(name, &source)).await??;
-        pushed.push(images.push(&reference, &image, access).await?);
+        pushed.push(images.push(&reference, &image, access).await?.pinned);
         // An image that cannot be pulled again is useless.
         if let Some(pinned) = pushed.last() {
             images.image(pinned, access, &Limits::catalog()).await?;

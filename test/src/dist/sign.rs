@@ -257,8 +257,8 @@ async fn push(arguments: &Arguments, prefix: &str, name: &str, image: &Contents)
         authorities: arguments.registry.authorities.clone(),
         ..Options::new("olm-test")
     });
-    let pinned = images
+    let pushed = images
         .push(&reference, &built, &arguments.registry.access(prefix)?)
         .await?;
-    Ok(pinned)
+    Ok(pushed.pinned)
 }

@@ -368,5 +368,6 @@ async fn push(
     let reference = Reference::parse(&format!("{registry}/{name}"))?;
     Ok(images
         .push(&reference, &image.build(), &Access::default())
-        .await?)
+        .await?
+        .pinned)
 }

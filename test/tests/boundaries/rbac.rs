@@ -173,7 +173,7 @@ fn a_bundle_with_a_link_that_leads_nowhere_is_refused() -> Result<()> {
             ..olm_image::Options::new("olm-test")
         });
         let name = Reference::parse(&format!("{}/linked-bundle:v1.0.0", world.registry()?))?;
-        let pushed = images.push(&name, &image.build(), &Access::default()).await?;
+        let pushed = images.push(&name, &image.build(), &Access::default()).await?.pinned;
         let blobs = samples::renamed("linked", &samples::catalog(&["1.0.0"], |_| pushed.to_string()));
         let reference = world.push_catalog("linked-catalog:latest", &blobs).await?;
         world.apply(&[catalog("linked", &reference)])?;

@@ -32,7 +32,8 @@ async fn push(registry: &Registry, name: &str, image: ImageBuilder, layer: Layer
     };
     Ok(Images::new(Options::new("test"))
         .push(&reference, &image, &access)
-        .await?)
+        .await?
+        .pinned)
 }
 
 async fn push_bundle(registry: &Registry, package: &str, version: &str) -> Result<Pinned> {

@@ -59,7 +59,8 @@ impl Place {
         layer.bytes("manifests/a.yaml", format!("name: {name}"), 0o644)?;
         let image = ImageBuilder::new(Platform::host()).layer(layer.build()?).build();
         let reference = Reference::parse(&format!("{}/{name}", self.registry().tls))?;
-        Ok(self.images().push(&reference, &image, &Access::default()).await?)
+        let pushed = self.images().push(&reference, &image, &Access::default()).await?;
+        Ok(pushed.pinned)
     }
 }
 

@@ -163,7 +163,7 @@ impl Stage {
         layer.bytes("manifests/a.yaml", format!("name: {name}"), 0o644)?;
         let image = ImageBuilder::new(Platform::host()).layer(layer.build()?).build();
         let reference = Reference::parse(&format!("{}/{name}", self.registry(format).address))?;
-        Ok(self.images.push(&reference, &image, &self.access).await?)
+        Ok(self.images.push(&reference, &image, &self.access).await?.pinned)
     }
 
     /// Signs an image; `logged` says whether a log gets it, where the format can hold an entry of the log that is here.

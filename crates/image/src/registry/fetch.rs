@@ -1,5 +1,7 @@
 //! Manifests, indexes and configurations from a registry: fetched whole, and verified.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use oci_distribution::manifest::{
     IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE,
@@ -25,6 +27,10 @@ const MANIFEST_TYPES: [&str; 4] = [
     IMAGE_MANIFEST_LIST_MEDIA_TYPE,
 ];
 
+/// The header with the digest of a manifest.
+const DIGEST_HEADER: &str = "docker-content-digest";
+/// The longest wait for the digest of a tag that the caller can do without.
+const CURRENT_DIGEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of a list of tags that are read.
 const TAGS_BYTES: u64 = 256 << 10;
 /// The most tags that are named where another one is wanted.
@@ -116,7 +122,7 @@ async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, Registr
         .send(Method::HEAD, &url, accept.clone(), None, &what)
         .await
     {
-        Ok(response) => response.headers().get("docker-content-digest").cloned(),
+        Ok(response) => response.headers().get(DIGEST_HEADER).cloned(),
         Err(RegistryError::Status { status: 405, .. }) => None,
         Err(error) => return Err(describe_missing(session, tag, error).await),
     };
@@ -130,6 +136,20 @@ async fn resolve_tag(session: &Session<'_>, tag: &str) -> Result<Digest, Registr
             .read(response, Limits::catalog().manifest_bytes, &what)
             .await?,
     ))
+}
+
+/// The digest behind a tag according to one request, which is not repeated. `None` if the tag does not exist or the
+/// registry does not say in time: for callers that can do without.
+pub(crate) async fn current_digest(session: &Session<'_>, tag: &str) -> Option<Digest> {
+    let url = session.url(&format!("manifests/{tag}")).ok()?;
+    let accept = Session::accept(&MANIFEST_TYPES);
+    let request = session.send_once(Method::HEAD, &url, &accept, "tag");
+    let response = tokio::time::timeout(CURRENT_DIGEST_TIMEOUT, request)
+        .await
+        .ok()?
+        .ok()?;
+    let text = response.headers().get(DIGEST_HEADER)?.to_str().ok()?;
+    Digest::parse(text).ok()
 }
 
 /// An answer to HEAD has no body. When a tag is missing, the list of the repository's tags shows whether there is a

@@ -53,7 +53,11 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 async fn push(server: &Server, image: &BuiltImage) -> Pinned {
     let reference = server.reference("a/b:v1");
-    images().push(&reference, image, &server.access()).await.unwrap()
+    images()
+        .push(&reference, image, &server.access())
+        .await
+        .unwrap()
+        .pinned
 }
 
 async fn pull(server: &Server, images: &Images) -> Result<Arc<Contents>, String> {
@@ -73,7 +77,9 @@ async fn pushed_images_can_be_pulled() {
     let server = Server::start(Registry::default()).await;
     let (images, image) = (images(), sample());
     let reference = server.reference("a/b:v1");
-    let pinned = images.push(&reference, &image, &server.access()).await.unwrap();
+    let pushed = images.push(&reference, &image, &server.access()).await.unwrap();
+    assert_eq!(pushed.replaced, None);
+    let pinned = pushed.pinned;
     assert_eq!(*pinned.digest(), image.digest());
     assert_eq!(
         images.resolve(&reference, &server.access()).await.unwrap(),
@@ -88,13 +94,44 @@ async fn pushed_images_can_be_pulled() {
     assert_eq!(bundle.files["manifests/noise"].len(), 5000);
 
     server.log();
-    images.push(&reference, &image, &server.access()).await.unwrap();
+    let again = images.push(&reference, &image, &server.access()).await.unwrap();
+    assert_eq!(again.replaced, None, "it is the same image");
     let posts = server
         .log()
         .iter()
         .filter(|line| line.starts_with("POST"))
         .count();
     assert_eq!(posts, 0, "blobs that are there are not sent again");
+}
+
+#[tokio::test]
+async fn a_push_names_the_image_that_had_the_tag() {
+    let server = Server::start(Registry::default()).await;
+    let first = push(&server, &sample()).await;
+    let other = ImageBuilder::new(Platform::host()).label("l", "w").build();
+    let reference = server.reference("a/b:v1");
+    server.log();
+    let pushed = images().push(&reference, &other, &server.access()).await.unwrap();
+    assert_eq!(pushed.replaced.as_ref(), Some(first.digest()));
+    let manifest = "/v2/a/b/manifests/v1";
+    let mut log = server.log();
+    log.retain(|line| line.ends_with(manifest));
+    assert_eq!(log, [format!("HEAD {manifest}"), format!("PUT {manifest}")]);
+
+    // By digest, nothing can be replaced.
+    let by_digest = server.reference(&format!("a/b@{}", other.digest()));
+    let pushed = images().push(&by_digest, &other, &server.access()).await.unwrap();
+    assert_eq!(pushed.replaced, None);
+    // A registry that does not say what a tag means takes the image all the same.
+    server.set(RegistryFault::OldProtocol);
+    let pushed = images()
+        .push(&reference, &sample(), &server.access())
+        .await
+        .unwrap();
+    assert_eq!(pushed.replaced, None);
+    let log = server.log();
+    let heads = log.iter().filter(|line| **line == format!("HEAD {manifest}"));
+    assert_eq!(heads.count(), 1, "{log:?}");
 }
 
 #[tokio::test]
@@ -567,7 +604,8 @@ async fn one_digest_is_fetched_once_for_all_who_ask_and_then_kept() {
     let pinned = images
         .push(&server.reference("a/b:v1"), &sample(), &server.access())
         .await
-        .unwrap();
+        .unwrap()
+        .pinned;
     server.log();
     let (access, limits) = (server.access(), Limits::bundle());
     let calls = (0..10).map(|_| images.contents(&pinned, &access, &limits));
