@@ -2,9 +2,11 @@
 
 use maud::{Markup, html};
 use olm_fbc::{Channel, ChannelEntry, SCHEMA_BUNDLE, SCHEMA_PACKAGE};
+use olm_version::blang::Range;
 
 use super::layout::{Frame, badge, deprecated, page};
 use super::package::Package;
+use super::release::Release;
 use super::{details, install, markdown, package_path, version_path};
 
 /// Names in a cell.
@@ -93,7 +95,7 @@ fn channels(of: &Package) -> Markup {
     html! {
         section id="channels" {
             h2 { "Updates" }
-            @if entries.is_empty() { p { "No channel holds this version: it cannot be installed from this catalog." } }
+            @if entries.is_empty() { (outside_channels(of)) }
             @else {
                 div class="scroll" tabindex="0" role="region" aria-label="Updates" {
                     table {
@@ -106,7 +108,7 @@ fn channels(of: &Package) -> Markup {
                                         (names(of, entry.replaces().into_iter().chain(entry.skips.iter().map(String::as_str))))
                                         @if let Some(range) = entry.skip_range() { p class="mono" { (range) } }
                                     }
-                                    td { (names(of, successors(channel, name))) }
+                                    td { (names(of, successors(channel, &of.release))) }
                                 }
                             }
                         }
@@ -117,11 +119,41 @@ fn channels(of: &Package) -> Markup {
     }
 }
 
-/// The bundles of a channel that replace or skip this one.
-fn successors<'of>(channel: &'of Channel, name: &str) -> impl Iterator<Item = &'of str> {
-    let entries = channel.entries.iter();
+/// A version in no channel: resolution considers it where no channel is requested, and follows the edges of the channels
+/// from it.
+fn outside_channels(of: &Package) -> Markup {
+    let onward: Vec<(&Channel, Vec<&str>)> = of
+        .parts
+        .channels
+        .iter()
+        .map(|channel| (channel, successors(channel, &of.release).collect::<Vec<_>>()))
+        .filter(|(_, to)| !to.is_empty())
+        .collect();
+    html! {
+        p {
+            "No channel holds this version. An extension gets it only if " code { "spec.source.catalog.channels" }
+            " is empty, as with the commands above."
+        }
+        @if onward.is_empty() { p { "No channel has an update from it." } }
+        @for (channel, to) in onward {
+            p { "Channel " strong { (channel.name) } " updates it to " (names(of, to.into_iter())) }
+        }
+    }
+}
+
+/// The bundles of a channel to which this one can be updated: they replace it, skip it, or have it in their range.
+fn successors<'of>(channel: &'of Channel, release: &Release) -> impl Iterator<Item = &'of str> {
+    let name = release.name.as_str();
+    let version = release.version.as_ref().map(|version| &version.version);
+    let is_in_range = move |entry: &ChannelEntry| {
+        let range = entry.skip_range().and_then(|range| Range::parse(range).ok());
+        range.is_some_and(|range| version.is_some_and(|version| range.contains(version)))
+    };
+    let entries = channel.entries.iter().filter(move |entry| entry.name != name);
     let to = entries.filter(move |entry| {
-        entry.replaces() == Some(name) || entry.skips.iter().any(|skipped| skipped == name)
+        entry.replaces() == Some(name)
+            || entry.skips.iter().any(|skipped| skipped == name)
+            || is_in_range(entry)
     });
     to.map(|entry| entry.name.as_str())
 }

@@ -257,6 +257,74 @@ async fn the_page_of_a_package_says_how_to_install_it() {
 }
 
 #[tokio::test]
+async fn a_version_in_no_channel_is_installed_by_its_number() {
+    let running = start(Limits::default()).await;
+    let bundle = |version: &str| {
+        format!(
+            r#"{{"image":"r/db:{version}","name":"db.v{version}","package":"db","properties":[{{"type":"olm.package","value":{{"packageName":"db","version":"{version}"}}}}],"schema":"olm.bundle"}}"#
+        )
+    };
+    let bundles = ["1.0.0", "1.1.0", "1.2.0", "2.0.0", "3.0.0"]
+        .map(|version| (format!("db.v{version}"), bundle(version)));
+    let channel = r#"{"entries":[{"name":"db.v1.2.0","replaces":"db.v1.1.0","skipRange":">=1.0.0 <1.2.0"},{"name":"db.v2.0.0","skips":["db.v1.1.0"]}],"name":"stable","package":"db","schema":"olm.channel"}"#;
+    let blobs = [
+        (
+            "olm.package",
+            "",
+            "db",
+            r#"{"defaultChannel":"stable","name":"db","schema":"olm.package"}"#,
+        ),
+        ("olm.channel", "db", "stable", channel),
+    ];
+    let bundles = bundles
+        .iter()
+        .map(|(name, line)| ("olm.bundle", "db", name.as_str(), line.as_str()));
+    put(&running.store, "cat", blobs.into_iter().chain(bundles));
+
+    let none = "No channel holds this version. An extension gets it only if <code>spec.source.catalog.channels</code> is empty";
+    let link = |version: &str| format!("href=\"/packages/cat/db/versions/db.v{version}\">{version}</a>");
+    for (version, leads_to, stays) in [
+        // By a range, by name and by a skip, and not at all.
+        ("1.0.0", vec!["1.2.0"], false),
+        ("1.1.0", vec!["1.2.0", "2.0.0"], false),
+        ("3.0.0", Vec::new(), true),
+    ] {
+        let path = format!("/packages/cat/db/versions/db.v{version}");
+        let page = String::from_utf8(request(running.address, "GET", &path, "").await.body).unwrap();
+        let (_, updates) = page.split_once("<h2>Updates</h2>").unwrap();
+        let (updates, _) = updates.split_once("</section>").unwrap();
+        assert!(
+            updates.contains(none) && !page.contains("cannot be installed"),
+            "{updates}"
+        );
+        assert!(
+            page.contains(&format!(
+                "olm install db --version {version} --catalog cat --wait"
+            )),
+            "{page}"
+        );
+        assert!(
+            !page.contains("channels: "),
+            "the manifest names no channel: {page}"
+        );
+        for other in ["1.2.0", "2.0.0"] {
+            assert_eq!(
+                updates.contains(&link(other)),
+                leads_to.contains(&other),
+                "{version}: {updates}"
+            );
+        }
+        assert_eq!(
+            updates.contains("No channel has an update from it."),
+            stays,
+            "{updates}"
+        );
+    }
+    let page = request(running.address, "GET", "/packages/cat/db/versions/db.v1.2.0", "").await;
+    assert!(!String::from_utf8(page.body).unwrap().contains(none));
+}
+
+#[tokio::test]
 async fn a_package_shows_its_maintainers_and_links_on_both_its_pages() {
     let running = start(Limits::default()).await;
     let metadata = r#"{"annotations":{"repository":"https://git.example/db/"},"links":[{"name":"Manual","url":"https://docs.example/db"},{"name":"Bad","url":"javascript:alert(1)"}],"maintainers":[{"email":"ada@db.example","name":"Ada"},{"email":"team@db.example"},{"email":"x?subject=y@z","name":"Eve"}],"provider":{"name":"Databases Ltd"}}"#;
