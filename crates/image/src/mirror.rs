@@ -125,7 +125,8 @@ struct Manifest {
 }
 
 impl Outline {
-    fn of(image: &BuiltImage, tag: &str) -> Self {
+    /// The parts of an image that was built here, to be known by a tag.
+    pub fn of(image: &BuiltImage, tag: &str) -> Self {
         let digest = image.digest();
         Self {
             manifests: vec![Manifest {

@@ -1,35 +1,32 @@
 //! `olm mirror`.
 
 mod place;
+mod report;
 mod select;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use olm_api::names::annotation;
-use olm_api::text::first_of;
 use olm_author::write;
 use olm_fbc::Catalog;
 use olm_image::{Access, BuiltImage, Copied, Images, Layout, Origin, Outline, Reference, Target};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::place::{Destination, NOWHERE, mirror_sets, mirrored, registries, registries_conf};
+use self::report::{report, size};
 use self::select::{PackageSelector, lacking, select};
 use super::push;
 use crate::hint::Hint;
-use crate::output::table::table;
 use crate::output::{CommandResult, ObjectFormat, Status, note};
 use crate::registry::RegistryArguments;
 use crate::source::{MalformedBlobs, is_object_name, load_catalog, named_source};
 
 const CATALOG: &str = "catalog";
 const IMAGE: &str = "image";
-/// The longest list of bundles that is named for an image.
-const NAMED: usize = 2;
 
 #[derive(Debug, Args)]
 #[command(
@@ -79,6 +76,15 @@ struct MirrorItem {
     role: &'static str,
     /// The bundles that name it.
     used_by: Vec<String>,
+    /// The image itself, if it is made here: a catalog that exists in no registry.
+    built: Option<BuiltCatalog>,
+}
+
+/// A catalog that is made for the mirror.
+struct BuiltCatalog {
+    image: BuiltImage,
+    /// Whether it has all packages and versions of its source.
+    is_whole: bool,
 }
 
 /// An image before the transfer: its parts and those that the target lacks, or the reason why it
@@ -90,9 +96,8 @@ struct InspectedImage {
 
 /// The content of the mirror.
 struct Plan {
+    /// The catalog first.
     items: Vec<MirrorItem>,
-    /// The catalog, if it is not copied unchanged.
-    built: Option<(Reference, BuiltImage)>,
     /// The directory that the images come from.
     layout: Option<Layout>,
     /// The reference of the catalog for ClusterCatalogs, and the name of one.
@@ -133,35 +138,33 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
         .then(|| Reference::parse_familiar(&source))
         .transpose()
         .with_context(|| format!("{source:?} is not an image reference"))?;
-    let mut plan = Plan {
-        items: images(&catalog)?,
-        built: None,
-        layout: None,
-        catalog: (Reference::parse(&format!("{NOWHERE}/{name}:latest"))?, name),
+    let reference = match image {
+        Some(reference) if is_whole => reference,
+        // A selection from the catalog has another digest, so its tag is used.
+        Some(image) => Reference::parse(&format!("{}:{}", image.name(), image.tag().unwrap_or("latest")))?,
+        None => Reference::parse(&format!("{NOWHERE}/{name}:latest"))?,
     };
-    match image {
-        Some(reference) if is_whole => {
-            plan.catalog.0 = reference.clone();
-            plan.items.insert(
-                0,
-                MirrorItem {
-                    reference,
-                    role: CATALOG,
-                    used_by: Vec::new(),
-                },
-            );
-        }
-        image => {
-            if let Some(image) = image {
-                // A selection from the catalog has another digest, so its tag is used.
-                let tag = image.tag().unwrap_or("latest");
-                plan.catalog.0 = Reference::parse(&format!("{}:{tag}", image.name()))?;
-            }
-            let image = push::copied_image(write::json_lines(&catalog))?;
-            plan.built = Some((plan.catalog.0.clone(), image));
-        }
-    }
-    Ok(plan)
+    let built = if is_image && is_whole {
+        None
+    } else {
+        let image = push::copied_image(write::json_lines(&catalog))?;
+        Some(BuiltCatalog { image, is_whole })
+    };
+    let mut items = images(&catalog)?;
+    items.insert(
+        0,
+        MirrorItem {
+            reference: reference.clone(),
+            role: CATALOG,
+            used_by: Vec::new(),
+            built,
+        },
+    );
+    Ok(Plan {
+        items,
+        layout: None,
+        catalog: (reference, name),
+    })
 }
 
 /// The images of a directory that this command wrote; `given` is the name that the catalog gets on the command line.
@@ -183,6 +186,7 @@ fn of_layout(arguments: &Arguments, path: &Path, given: Option<&str>) -> anyhow:
                 .with_context(|| format!("{name:?} is not an image reference"))?,
             role: if role == CATALOG { CATALOG } else { IMAGE },
             used_by: Vec::new(),
+            built: None,
         });
     }
     let Some(catalog) = items.iter().find(|item| item.role == CATALOG) else {
@@ -202,12 +206,42 @@ fn of_layout(arguments: &Arguments, path: &Path, given: Option<&str>) -> anyhow:
             .to_owned()
     };
     let name = given.map(str::to_owned).or(recorded).unwrap_or_else(last);
+    name_bundles(&mut items, &path.display().to_string(), &arguments.registry);
     Ok(Some(Plan {
         items,
-        built: None,
         layout: Some(layout),
         catalog: (reference, name),
     }))
+}
+
+/// The name of an image in the index of a directory, where a tag beside a digest is left out.
+fn entry_name(reference: &Reference) -> String {
+    match reference.pinned() {
+        Some(pinned) => pinned.to_string(),
+        None => format!("{}:{}", reference.name(), reference.tag().unwrap_or("latest")),
+    }
+}
+
+/// Adds the bundles of the catalog in a directory to the images that they name. The directory is mirrored as it is: a
+/// catalog that cannot be read is no reason to stop.
+fn name_bundles(items: &mut [MirrorItem], directory: &str, registry: &RegistryArguments) {
+    let named =
+        load_catalog(directory, registry, MalformedBlobs::LeftOut).and_then(|catalog| images(&catalog));
+    match named {
+        Ok(named) => {
+            let mut users: HashMap<String, Vec<String>> = HashMap::new();
+            for item in named {
+                users
+                    .entry(entry_name(&item.reference))
+                    .or_default()
+                    .extend(item.used_by);
+            }
+            for item in items {
+                item.used_by = users.remove(&entry_name(&item.reference)).unwrap_or_default();
+            }
+        }
+        Err(error) => note(&format!("warning: USED BY is empty: {error:#}")),
+    }
 }
 
 /// The images of bundles and those that they are related to, each once, in the order of the catalog.
@@ -226,6 +260,7 @@ fn images(catalog: &Catalog) -> anyhow::Result<Vec<MirrorItem>> {
                     reference,
                     role: IMAGE,
                     used_by: Vec::new(),
+                    built: None,
                 });
                 items.len() - 1
             });
@@ -260,14 +295,19 @@ impl RegistryAccess<'_> {
     /// The parts of an image, and those that the target lacks.
     async fn inspect(
         &self,
-        reference: &Reference,
+        item: &MirrorItem,
         from: Option<&Layout>,
         to: &Destination,
         into: Option<&Layout>,
     ) -> anyhow::Result<(Outline, Copied)> {
-        let access = self.access(reference)?;
-        let origin = from.map_or(Origin::Registry(&access), Origin::Layout);
-        let outline = self.images.outline(origin, reference).await?;
+        let reference = &item.reference;
+        let outline = if let Some(built) = &item.built {
+            Outline::of(&built.image, reference.tag().unwrap_or("latest"))
+        } else {
+            let access = self.access(reference)?;
+            let origin = from.map_or(Origin::Registry(&access), Origin::Layout);
+            self.images.outline(origin, reference).await?
+        };
         let lacking = match (to, into) {
             (Destination::Registry(base), _) => {
                 let target = mirrored(base, reference)?;
@@ -311,6 +351,26 @@ impl RegistryAccess<'_> {
         };
         copied.with_context(|| format!("cannot mirror {reference}"))
     }
+
+    /// Puts an image that is made here into the mirror.
+    async fn put(
+        &self,
+        reference: &Reference,
+        image: &BuiltImage,
+        to: &Destination,
+        into: Option<&Layout>,
+    ) -> anyhow::Result<()> {
+        match (to, into) {
+            (Destination::Registry(base), _) => {
+                let target = mirrored(base, reference)?;
+                let access = self.access(&target)?;
+                self.images.push(&target, image, &access).await?;
+            }
+            (Destination::Directory(_), Some(layout)) => drop(layout.take(image, reference)?),
+            (Destination::Directory(path), None) => bail!("there is no directory {}", path.display()),
+        }
+        Ok(())
+    }
 }
 
 async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandResult {
@@ -327,7 +387,7 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
     let looks = plan.items.into_iter().map(|item| {
         let (registries, layout, into) = (&registries, plan.layout.as_ref(), into.as_ref());
         async move {
-            let found = registries.inspect(&item.reference, layout, to, into).await;
+            let found = registries.inspect(&item, layout, to, into).await;
             let found = found.map_err(|error| format!("{error:#}"));
             InspectedImage { item, found }
         }
@@ -356,19 +416,24 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
         let (outline, _) = known.found.as_ref().ok()?;
         let (registries, layout, into) = (&registries, plan.layout.as_ref(), into.as_ref());
         let reference = &known.item.reference;
-        Some(async move { registries.copy(reference, outline, layout, to, into).await })
+        let is_copied = known.item.built.is_none();
+        is_copied.then_some(async move { registries.copy(reference, outline, layout, to, into).await })
     });
     let sent: Vec<Copied> = stream::iter(copies)
         .buffer_unordered(at_once)
         .try_collect()
         .await?;
-    let bytes: u64 = sent.iter().map(|copied| copied.bytes).sum();
+    let mut bytes: u64 = sent.iter().map(|copied| copied.bytes).sum();
+    // A catalog that is made here comes after all that it names.
+    for known in &known {
+        if let (Some(built), Ok((_, lacking))) = (&known.item.built, &known.found) {
+            let reference = &known.item.reference;
+            registries.put(reference, &built.image, to, into.as_ref()).await?;
+            bytes += lacking.bytes;
+        }
+    }
     match (to, &mut into) {
         (Destination::Directory(_), Some(layout)) => {
-            if let Some((reference, image)) = &plan.built {
-                let outline = layout.take(image, reference)?;
-                layout.add(reference, &outline, &role(CATALOG, &plan.catalog.1));
-            }
             for known in &known {
                 if let Ok((outline, _)) = &known.found {
                     let role = role(known.item.role, &plan.catalog.1);
@@ -378,11 +443,6 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
             layout.save()?;
         }
         (Destination::Registry(base), _) => {
-            if let Some((reference, image)) = &plan.built {
-                let target = mirrored(base, reference)?;
-                let access = registries.access(&target)?;
-                registries.images.push(&target, image, &access).await?;
-            }
             let references = known.iter().map(|known| &known.item.reference);
             configuration(arguments, base, references, &plan.catalog)?;
         }
@@ -403,73 +463,6 @@ fn role(role: &str, name: &str) -> BTreeMap<String, String> {
         annotations.insert(annotation::MIRROR_NAME.to_owned(), name.to_owned());
     }
     annotations
-}
-
-/// The images to copy, those already copied and those that the source lacks.
-fn report(arguments: &Arguments, known: &[InspectedImage]) -> anyhow::Result<()> {
-    let images: Vec<Value> = known.iter().map(json).collect();
-    let names = known.iter().map(|known| known.item.reference.to_string());
-    arguments.output.print(&images, names, || text(known))
-}
-
-fn json(known: &InspectedImage) -> Value {
-    let (outline, lacking) = match &known.found {
-        Ok((outline, lacking)) => (Some(outline), Some(lacking)),
-        Err(_) => (None, None),
-    };
-    json!({
-        "image": known.item.reference.to_string(),
-        "role": known.item.role,
-        "digest": outline.map(|outline| outline.digest().to_string()),
-        "attached": outline.map(Outline::attached),
-        "bytes": outline.map(Outline::bytes),
-        "bytesToCopy": lacking.map(|lacking| lacking.bytes),
-        "missing": known.found.as_ref().err(),
-        "usedBy": known.item.used_by,
-    })
-}
-
-/// A table of the images, the reasons why some are missing, and the counts.
-fn text(known: &[InspectedImage]) -> String {
-    let (mut rows, mut missing) = (Vec::new(), String::new());
-    let (mut bytes, mut there, mut lost) = (0, 0_usize, 0_usize);
-    for known in known {
-        let state = match &known.found {
-            Ok((_, lacking)) if lacking.parts == 0 => {
-                there += 1;
-                "present".to_owned()
-            }
-            Ok((_, lacking)) => {
-                bytes += lacking.bytes;
-                format!("copy {}", size(lacking.bytes))
-            }
-            Err(why) => {
-                lost += 1;
-                let _ = writeln!(missing, "missing: {why}");
-                "missing".to_owned()
-            }
-        };
-        let users = match known.item.role {
-            CATALOG => "the catalog".to_owned(),
-            _ => first_of(known.item.used_by.iter(), NAMED),
-        };
-        rows.push(vec![known.item.reference.to_string(), state, users]);
-    }
-    let images = known.len();
-    format!(
-        "{}{missing}{images} images: {} to copy, {there} present, {lost} missing; {} to send at most\n",
-        table(&["IMAGE", "STATE", "USED BY"], &rows),
-        images - there - lost,
-        size(bytes)
-    )
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KiB", bytes >> 10),
-        _ => format!("{} MiB", bytes >> 20),
-    }
 }
 
 /// Writes the files that lead to the mirror.
