@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use serde_json::json;
 
 use crate::extension::change::{pause, pin, upgrade};
-use crate::extension::look::{events, explain, get, runbook};
+use crate::extension::look::{events, explain, get, runbook, version};
 use crate::extension::{approve, history, install, migrate, plan, rollback, support, uninstall};
-use crate::output::{CommandResult, ReportFormat, Status, print, print_json};
+use crate::output::{CommandResult, Status, print};
 use crate::registry::{image, trust_root, verify};
 use crate::resolve::{fleet, inventory, updates};
 use crate::search::show;
@@ -153,12 +152,8 @@ pub(crate) enum Command {
     Upgrade(upgrade::Arguments),
     /// Verify the signatures of an image, and print the signer and the time
     Verify(verify::Arguments),
-    /// Print the version
-    Version {
-        /// Output format
-        #[arg(short, long, value_enum, default_value_t)]
-        output: ReportFormat,
-    },
+    /// Print the version, and those of the managers on the cluster
+    Version(version::Arguments),
 }
 
 impl Command {
@@ -199,7 +194,7 @@ impl Command {
             Self::Updates(arguments) => updates::run(&arguments),
             Self::Upgrade(arguments) => upgrade::run(&arguments),
             Self::Verify(arguments) => verify::run(&arguments),
-            Self::Version { output } => version(output),
+            Self::Version(arguments) => version::run(&arguments),
         }
     }
 }
@@ -207,22 +202,6 @@ impl Command {
 /// The command line with all help texts.
 fn command() -> clap::Command {
     examples::with_examples(Arguments::command())
-}
-
-fn version(output: ReportFormat) -> CommandResult {
-    let version = env!("CARGO_PKG_VERSION");
-    match output {
-        ReportFormat::Text => print(&format!("{}\n", olm_platform::version::known(version)))?,
-        ReportFormat::Json => {
-            let facts = olm_platform::version::facts(version);
-            print_json(
-                &facts
-                    .map(|(what, value)| (what.to_owned(), json!(value)))
-                    .collect(),
-            )?;
-        }
-    }
-    Ok(Status::Success)
 }
 
 fn completion(shell: Shell) -> CommandResult {

@@ -158,7 +158,7 @@ const EXAMPLES: &[(&[&str], &[&str])] = &[
         &["updates"],
         &["olm updates", "olm updates greeter --catalog samples=./catalog"],
     ),
-    (&["version"], &["olm version"]),
+    (&["version"], &["olm version", "olm version --client -o json"]),
 ];
 
 /// The command line with the examples in its help.

@@ -1,9 +1,10 @@
-//! Read-only commands that show ClusterExtensions, and the runbooks of alerts about them.
+//! Read-only commands that show ClusterExtensions, the versions of the managers, and the runbooks of alerts.
 
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod runbook;
+pub(crate) mod version;
 
 use std::io::IsTerminal as _;
 

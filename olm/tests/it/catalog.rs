@@ -491,6 +491,10 @@ fn the_version_holds_nothing_unknown() {
     let run = olm(&Files::new(&[]).path(""), &["version", "-o", "json"]);
     let facts: serde_json::Value = serde_json::from_str(&run.stdout).expect("it is JSON");
     assert_eq!(facts["version"], env!("CARGO_PKG_VERSION"));
+    assert!(
+        facts.get("managers").is_none() && run.stderr.is_empty(),
+        "{run:?}"
+    );
 }
 
 #[test]

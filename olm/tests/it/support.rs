@@ -58,6 +58,7 @@ pub(crate) fn binary() -> Command {
         "XDG_CONFIG_HOME",
         "DOCKER_CONFIG",
         "HOME",
+        "KUBECONFIG",
     ] {
         command.env_remove(variable);
     }
