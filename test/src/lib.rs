@@ -17,4 +17,4 @@ pub mod world;
 
 pub use cluster::objects;
 pub use dist::images;
-pub use world::{classic, faults, shared};
+pub use world::{classic, faults, masks, shared};

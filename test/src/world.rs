@@ -5,6 +5,7 @@ pub mod classic;
 pub mod faults;
 mod lab;
 mod manager;
+pub mod masks;
 mod pausable_relay;
 pub mod shared;
 

@@ -1,7 +1,7 @@
 //! The commands of `olm` for a cluster, run as an administrator runs them, against the API server and both managers.
 
+mod contexts;
 mod lifecycle;
-mod masks;
 mod outputs;
 mod reach;
 mod refusals;
@@ -23,6 +23,8 @@ const LAMP: &str = "lamp";
 const FAN: &str = "fan";
 /// The package whose commands are recorded.
 const VASE: &str = "vase";
+/// The package whose changes wait for approvals, in the catalog of the vases.
+const BOWL: &str = "bowl";
 
 async fn start() -> Result<World> {
     let world = World::start(Options::default()).await?;
@@ -52,9 +54,12 @@ async fn start() -> Result<World> {
     let fans = world
         .publish(FAN, samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
-    let vases = world
-        .publish(VASE, samples::VERSIONS, samples::OPERATOR_IMAGE)
-        .await?;
+    let mut blobs = String::new();
+    for package in [VASE, BOWL] {
+        let bundles = world.push_bundles(package, samples::VERSIONS, samples::OPERATOR_IMAGE);
+        blobs.push_str(&bundles.await?);
+    }
+    let vases = world.push_catalog("vase-catalog:latest", &blobs).await?;
     world.apply(&[
         catalog("lamps", &lamps),
         catalog("fans", &fans),

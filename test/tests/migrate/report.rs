@@ -2,6 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use olm_test::extensions::catalog;
+use olm_test::masks::masked;
+use olm_test::world::World;
 use serde_json::{Value, json};
 
 use super::{BLOCKED, CLUSTER, MOVABLE, olm, versions};
@@ -44,6 +46,7 @@ fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() ->
         )?
         .ended(0)?
         .shows(&["acknowledged (service-account)"])?;
+        recorded(world)?;
         ensure!(versions(world)? == before, "a dry run has written");
 
         // The API server accepts the printed objects.
@@ -69,6 +72,39 @@ fn a_dry_run_says_what_can_move_and_what_blocks_the_rest_and_writes_nothing() ->
             ])?;
         Ok(())
     })
+}
+
+/// The whole output, compared with records.
+fn recorded(world: &World) -> Result<()> {
+    for (name, line) in [
+        ("movable", "migrate movable -n movable --dry-run"),
+        (
+            "movable_account",
+            "migrate movable -n movable --dry-run --service-account cook",
+        ),
+        (
+            "movable_yaml",
+            "migrate movable -n movable --dry-run --service-account cook -o yaml",
+        ),
+        (
+            "movable_name",
+            "migrate movable -n movable --dry-run --service-account cook -o name",
+        ),
+        (
+            "movable_unasked",
+            "migrate movable -n movable --service-account cook",
+        ),
+        ("blocked", "migrate blocked -n blocked --dry-run"),
+        ("unknown", "migrate nothing -n movable --dry-run"),
+    ] {
+        let ran = olm(world, line)?;
+        let text = format!(
+            "$ olm {line}\n{}--- exit status {}, standard error:\n{}\n",
+            ran.printed, ran.status, ran.said
+        );
+        insta::assert_snapshot!(name, masked(&text));
+    }
+    Ok(())
 }
 
 #[test]

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use olm_image::{
     Access, Digest, ImageBuilder, Images, LayerBuilder, Options, Pinned, Platform, Reference, Registries,
 };
+use olm_test::masks::masked;
 use olm_test::registry::signatures::{key, sign};
 use olm_test::registry::{Registry, Server};
 use olm_test::samples;
@@ -146,6 +147,39 @@ fn run(folder: &Path, line: &str) -> Result<Output> {
     Ok(run)
 }
 
+/// Compares the whole output with its record: sizes are masked, and with them the width of columns.
+#[track_caller]
+fn record(folder: &Path, name: &str, line: &str) -> Result<()> {
+    let run = run(folder, line)?;
+    let text = format!(
+        "$ olm {line}\n{}--- exit status {}, standard error:\n{}",
+        String::from_utf8_lossy(&run.stdout),
+        run.status.code().context("it was killed")?,
+        String::from_utf8_lossy(&run.stderr)
+    );
+    let mut masked_text = String::new();
+    for line in masked(&text).lines() {
+        let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        let cells: Vec<String> = cells.map(without_sizes).collect();
+        masked_text.push_str(&format!("{}\n", cells.join("  ")));
+    }
+    insta::assert_snapshot!(name, masked_text);
+    Ok(())
+}
+
+/// A cell with `SIZE` for each number of bytes.
+fn without_sizes(cell: &str) -> String {
+    let mut words: Vec<&str> = cell.split(' ').collect();
+    for at in 1..words.len() {
+        if ["B", "KiB", "MiB"].contains(&words[at]) && words[at - 1].parse::<u64>().is_ok() {
+            words[at - 1] = "SIZE";
+            words[at] = "";
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words.join(" ")
+}
+
 /// The output of a command that succeeds.
 fn olm(folder: &Path, line: &str) -> Result<String> {
     let run = run(folder, line)?;
@@ -253,6 +287,7 @@ async fn missing_images_are_reported_first(
     }
     write_catalog(folder, "broken", &broken)?;
     let line = format!("mirror ./broken --to {}/never --plain-http", to.address);
+    record(folder, "missing", &line)?;
     let refused = run(folder, &line)?;
     ensure!(refused.status.code() == Some(1), "{refused:?}");
     let (printed, said) = (
@@ -292,8 +327,9 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
         names.lines().count() == 7 && names.starts_with(&format!("{catalog}\n")),
         "{names}"
     );
-    let done = olm(folder, &line)?;
-    ensure!(done.contains("7 to copy"), "{done}");
+    record(folder, "dry_run", &format!("{line} --dry-run"))?;
+    record(folder, "dry_run_name", &format!("{line} --dry-run -o name"))?;
+    record(folder, "whole", &line)?;
     let host = from.address.replace(':', "-");
     let operator = digest(from, "samples/operator", "v1")
         .await?
@@ -341,13 +377,46 @@ async fn copied_whole(folder: &Path, catalog: &str, from: &Registry, to: &Regist
         .collect()
 }
 
+/// The catalog of the selected packages is in the table, the counts, the JSON and the names alike.
+fn the_selection_is_reported(folder: &Path, line: &str, catalog: &str) -> Result<()> {
+    let line = format!("{line} --dry-run");
+    let table = olm(folder, &line)?;
+    let row = table.lines().nth(1).unwrap_or_default();
+    ensure!(
+        row.starts_with(catalog) && row.ends_with("the catalog (selected packages)"),
+        "{table}"
+    );
+    ensure!(
+        table.contains("4 images: 4 to copy, 0 present, 0 missing;"),
+        "{table}"
+    );
+    let images: Vec<Value> = serde_json::from_str(&olm(folder, &format!("{line} -o json"))?)?;
+    let names = olm(folder, &format!("{line} -o name"))?;
+    let in_json: Vec<&str> = images.iter().filter_map(|one| one["image"].as_str()).collect();
+    ensure!(
+        in_json == names.lines().collect::<Vec<_>>(),
+        "{in_json:?} {names}"
+    );
+    let first = images.first().context("there are images")?;
+    ensure!(
+        images.len() == 4 && first["image"] == catalog && first["role"] == "catalog",
+        "{first}"
+    );
+    ensure!(
+        first["bytes"] == first["bytesToCopy"] && first["missing"].is_null(),
+        "{first}"
+    );
+    Ok(())
+}
+
 /// A part of the catalog to a directory, and from there to a registry.
 async fn through_a_directory(folder: &Path, catalog: &str, from: &Registry, to: &Registry) -> Result<()> {
     let line = format!("mirror wanted={catalog} greeter@>=1.0.1 --to ./copy --plain-http");
-    let done = olm(folder, &line)?;
-    ensure!(done.contains("3 images: 3 to copy"), "{done}");
+    the_selection_is_reported(folder, &line, catalog)?;
+    record(folder, "selection", &line)?;
+    record(folder, "selection_again", &line)?;
     let again = olm(folder, &line)?;
-    ensure!(again.contains("3 images: 0 to copy, 3 present"), "{again}");
+    ensure!(again.contains("4 images: 0 to copy, 4 present"), "{again}");
     let wanted = resolved(folder, "greeter", catalog, "--plain-http")?;
     ensure!(resolved(folder, "greeter", "./copy", "")? == wanted);
     ensure!(olm(folder, "catalog list packages ./copy")?.lines().count() == 2);
@@ -356,7 +425,13 @@ async fn through_a_directory(folder: &Path, catalog: &str, from: &Registry, to: 
         "mirror ./copy --to {}/onward --plain-http --config-dir onward",
         to.address
     );
-    olm(folder, &line)?;
+    let onward = olm(folder, &format!("{line} --dry-run"))?;
+    ensure!(onward.contains("4 images: 4 to copy"), "{onward}");
+    ensure!(
+        onward.matches("greeter.v1.0.1").count() == 3,
+        "each image of a directory has its bundles: {onward}"
+    );
+    record(folder, "directory", &line)?;
     // The directory keeps the name, unless another one is given.
     let is_named = |name: &str| -> Result<bool> {
         let text = std::fs::read_to_string(folder.join("onward/clustercatalog.yaml"))?;

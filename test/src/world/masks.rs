@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use jiff::Timestamp;
 
 /// The output without what differs between two runs.
-pub(crate) fn masked(text: &str) -> String {
+pub fn masked(text: &str) -> String {
     text.lines().map(|line| masked_line(line) + "\n").collect()
 }
 
@@ -62,6 +62,12 @@ fn mask(word: &str, before: &str) -> String {
     if groups == [8, 4, 4, 4, 12] {
         return "UID".to_owned();
     }
+    if let Some((name, suffix)) = word.rsplit_once('-')
+        && suffix.len() == 12
+        && suffix.bytes().all(|byte| byte.is_ascii_hexdigit())
+    {
+        return format!("{name}-DIGEST");
+    }
     word.to_owned()
 }
 
@@ -71,25 +77,31 @@ fn is_age(word: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-#[test]
-fn what_differs_between_two_runs_is_masked() {
-    for (text, expected) in [
-        (
-            "   0s  revision vase-1 created",
-            "   Ns  revision vase-1 created\n",
-        ),
-        ("vase is ready after 12 s", "vase is ready after N s\n"),
-        ("12s        Normal  Installed", "Ns         Normal  Installed\n"),
-        ("9s         Normal  Installed", "Ns         Normal  Installed\n"),
-        ("1  2026-11-26T09:00:00Z  -", "1  TIME  -\n"),
-        (
-            "127.0.0.1:43211/vase-bundle:v1.0.0",
-            "ADDRESS/vase-bundle:v1.0.0\n",
-        ),
-        ("uid: 01234567-89ab-cdef-0123-456789abcdef", "uid: UID\n"),
-    ] {
-        assert_eq!(masked(text), expected);
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn what_differs_between_two_runs_is_masked() {
+        for (text, expected) in [
+            (
+                "   0s  revision vase-1 created",
+                "   Ns  revision vase-1 created\n",
+            ),
+            ("vase is ready after 12 s", "vase is ready after N s\n"),
+            ("12s        Normal  Installed", "Ns         Normal  Installed\n"),
+            ("9s         Normal  Installed", "Ns         Normal  Installed\n"),
+            ("1  2026-11-26T09:00:00Z  -", "1  TIME  -\n"),
+            (
+                "127.0.0.1:43211/vase-bundle:v1.0.0",
+                "ADDRESS/vase-bundle:v1.0.0\n",
+            ),
+            ("uid: 01234567-89ab-cdef-0123-456789abcdef", "uid: UID\n"),
+            ("pendingchange/vase-53a9f1fb29dc", "pendingchange/vase-DIGEST\n"),
+        ] {
+            assert_eq!(masked(text), expected);
+        }
+        let digest = format!("a@sha256:{}, b", "0f".repeat(32));
+        assert_eq!(masked(&digest), "a@sha256:DIGEST, b\n");
     }
-    let digest = format!("a@sha256:{}, b", "0f".repeat(32));
-    assert_eq!(masked(&digest), "a@sha256:DIGEST, b\n");
 }
