@@ -8,6 +8,8 @@ import { address, axe, launch, open, themes, widths } from "./browser.mjs";
 const name = process.env.OLM_UI_EXTENSION;
 /** The address with the key. */
 const entrance = process.env.OLM_UI_ENTRANCE;
+/** An extension of a package whose publisher is hostile. */
+const hostile = process.env.OLM_UI_HOSTILE;
 /** Where pictures go; without it there are none. */
 const out = process.env.OUT;
 const pages = {
@@ -16,6 +18,8 @@ const pages = {
   nothing: "/?q=nothing-of-the-kind",
   extension: `/extensions/${name}`,
   plan: `/extensions/${name}/plan`,
+  hostile: `/extensions/${hostile}`,
+  refused: `/extensions/${hostile}/plan`,
   catalogs: "/catalogs",
   missing: "/extensions/nobody",
 };
@@ -84,6 +88,92 @@ journey("a search finds extensions by name, and an empty one says how to go on",
   await page.goto(`${address}${pages.nothing}`);
   await page.getByRole("link", { name: "Show all" }).click();
   await page.waitForURL(`${address}/`);
+});
+
+journey("the keyboard alone leads from the overview to the plan that waits, and shows where it is", {}, async (page) => {
+  /** Steps on until the focus is on the link of this text; each stop on the way has an outline. */
+  const reach = async (text) => {
+    for (let stop = 0; stop < 80; stop += 1) {
+      await page.keyboard.press("Tab");
+      const at = await page.evaluate(() => {
+        const it = document.activeElement;
+        const outline = [getComputedStyle(it), getComputedStyle(it, "::after")].map((style) => style.outlineStyle).join(" ");
+        return { text: it.textContent.trim(), tag: it.localName, outline };
+      });
+      assert.notEqual(at.tag, "body", `${text} is not reached`);
+      assert.match(at.outline, /solid/, `stop ${stop}: ${at.text.slice(0, 100)}`);
+      if (at.tag === "a" && at.text === text) return;
+    }
+    assert.fail(`${text} is not among the first stops`);
+  };
+  await page.keyboard.press("Tab");
+  const skip = page.getByRole("link", { name: "Skip to content" });
+  assert.ok((await skip.boundingBox()).y >= 0, "it shows");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "content");
+  await page.keyboard.press("/");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "q");
+  await page.keyboard.type(name);
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/?q=*");
+  await reach(name);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`**${pages.extension}`);
+  await reach("Show the plan");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`**${pages.plan}`);
+  // The keyboard scrolls what is wider than its frame, and leaves it.
+  const stops = new Set();
+  for (let stop = 0; stop < 80; stop += 1) {
+    await page.keyboard.press("Tab");
+    const tag = await page.evaluate(() => document.activeElement.localName);
+    stops.add(tag);
+    if (tag === "body") break;
+  }
+  assert.ok(stops.has("pre") && stops.has("body"), `${[...stops]}`);
+});
+
+// The width of A4 between its margins.
+journey("paper gets the content alone, and all of it", { viewport: { width: 718, height: 1000 } }, async (page) => {
+  await page.emulateMedia({ media: "print" });
+  for (const kind of ["overview", "extension", "plan", "hostile", "catalogs"]) {
+    await page.goto(`${address}${pages[kind]}`);
+    for (const away of [".top", ".bottom", ".skip", ".copy"]) {
+      const shown = await page.locator(away).evaluateAll((all) => all.filter((it) => it.checkVisibility()).length);
+      assert.equal(shown, 0, `${kind}: ${away}`);
+    }
+    assert.ok(await page.locator("main h1").isVisible(), kind);
+    const cut = await page.evaluate(() => [...document.querySelectorAll("main *")]
+      .filter((it) => it.checkVisibility() && it.scrollWidth > it.clientWidth + 1 && !["visible", "clip"].includes(getComputedStyle(it).overflowX))
+      .map((it) => `${it.localName}.${it.className} ${it.scrollWidth} > ${it.clientWidth}`));
+    assert.deepEqual(cut, [], `${kind}: nothing scrolls on paper`);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${kind} is ${wide} pixels wider than the paper`);
+  }
+  await page.goto(`${address}${pages.extension}`);
+  const text = await page.locator("main").innerText();
+  for (const part of ["olm approve", "History", "Conditions", "Events"]) assert.ok(text.includes(part), part);
+});
+
+journey("what a hostile publisher writes is shown as text and runs nothing", { viewport: widths.phone }, async (page) => {
+  for (const kind of ["overview", "hostile", "refused", "catalogs"]) {
+    const answer = await page.goto(`${address}${pages[kind]}`);
+    assert.equal(answer.status(), 200, kind);
+    const found = await page.evaluate(() => ({
+      pwned: typeof pwned,
+      scripts: document.scripts.length,
+      frames: frames.length,
+      elements: document.querySelectorAll("main :is(img, iframe, object, embed, style, link, base, b)").length,
+      handlers: [...document.querySelectorAll("*")].flatMap((it) => [...it.attributes])
+        .filter((it) => it.name.startsWith("on") || (it.name === "href" && /^\s*(javascript|data):/i.test(it.value))).map((it) => it.name),
+    }));
+    assert.deepEqual(found, { pwned: "undefined", scripts: 1, frames: 0, elements: 0, handlers: [] }, kind);
+  }
+  await page.goto(`${address}${pages.hostile}`);
+  const rows = async (label) => (await page.getByRole("region", { name: label }).locator("tbody tr").allInnerTexts()).join("\n");
+  assert.match(await rows("Conditions"), /<script>pwned=1<\/script>/, "the message of a deprecation");
+  assert.match(await rows("Bundles of the catalogs"), /<img src=x onerror=pwned=1>/, "the name of a bundle");
+  assert.match(await rows("Events"), /<iframe srcdoc=/, "the message of an event");
 });
 
 journey("pages have nothing that changes the cluster", {}, async (page) => {

@@ -4,6 +4,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use olm_test::extensions::{SOON, catalog, extensions};
+use olm_test::samples;
 use olm_test::world::{World, binary};
 use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode};
@@ -14,6 +17,13 @@ use super::{CLUSTER, change, install_and_update};
 
 /// The time of all journeys.
 const LONGEST: Duration = Duration::from_mins(10);
+
+/// The extension of a package whose publisher is hostile, which has no fitting version.
+const HOSTILE: &str = "hostile";
+/// Texts of that publisher: of a deprecation, the name of a bundle, and of an event.
+const SCRIPT: &str = "<script>pwned=1</script> [x](javascript:pwned=1) `<b onclick=pwned=1>`";
+const PICTURE: &str = "<img src=x onerror=pwned=1>";
+const FRAME: &str = "<iframe srcdoc='<script>parent.pwned=1</script>'></iframe>";
 
 /// `olm ui`, stopped when dropped.
 struct Pages {
@@ -65,6 +75,7 @@ async fn journeys(pages: &Pages, origin: &str, name: &str) -> Result<()> {
         .env("ADDRESS", origin)
         .env("OLM_UI_ENTRANCE", &pages.entrance)
         .env("OLM_UI_EXTENSION", name)
+        .env("OLM_UI_HOSTILE", HOSTILE)
         .kill_on_drop(true)
         .output();
     let run = tokio::time::timeout(LONGEST, run)
@@ -80,12 +91,57 @@ async fn journeys(pages: &Pages, origin: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// An extension with markup in all that a publisher, or another writer of events, may choose.
+async fn hostile(world: &World) -> Result<()> {
+    let bundle = world
+        .push_bundle(
+            "hostile-bundle:v1",
+            &samples::renamed_bundle(HOSTILE, "1.0.0", samples::OPERATOR_IMAGE),
+        )
+        .await?;
+    let blobs = [
+        json!({"schema": "olm.package", "name": HOSTILE, "defaultChannel": PICTURE}),
+        json!({"schema": "olm.channel", "package": HOSTILE, "name": PICTURE, "entries": [{"name": PICTURE}]}),
+        json!({
+            "schema": "olm.bundle", "package": HOSTILE, "name": PICTURE, "image": bundle,
+            "properties": [{"type": "olm.package", "value": {"packageName": HOSTILE, "version": "1.0.0"}}],
+        }),
+        json!({
+            "schema": "olm.deprecations", "package": HOSTILE,
+            "entries": [{"reference": {"schema": "olm.package"}, "message": SCRIPT}],
+        }),
+    ];
+    let blobs: String = blobs.iter().map(|blob| format!("{blob}\n")).collect();
+    let image = world.push_catalog("hostile-catalog:latest", &blobs).await?;
+    world.apply(&[catalog(HOSTILE, &image)])?;
+    super::apply(world, HOSTILE, "9.9.9")?;
+    let involved = json!({
+        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": HOSTILE,
+        "uid": extensions(world).get(HOSTILE).await?.metadata.uid,
+    });
+    world.apply(&[json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "hostile.1", "namespace": "default"},
+        "involvedObject": involved, "reason": PICTURE, "message": format!("{FRAME} {}", "x".repeat(900)),
+        "type": "Warning", "source": {"component": "test"}, "lastTimestamp": Timestamp::now().to_string(), "count": 1,
+    })])?;
+    world
+        .eventually("the deprecation is in a condition", SOON, async || {
+            let extension = extensions(world).get(HOSTILE).await?;
+            let mut conditions = extension.conditions().iter();
+            Ok(conditions
+                .any(|condition| condition.message.contains(SCRIPT))
+                .then_some(()))
+        })
+        .await
+}
+
 #[test]
 fn pages_show_a_waiting_change_its_plan_and_the_command_to_approve_it() -> Result<()> {
     CLUSTER.with(async |world| {
         let name = "browsed";
         install_and_update(world, name, &json!({ "approval": { "patch": "Manual" } })).await?;
         let pending = change(world, name, "1.0.1", "AwaitingApproval").await?;
+        hostile(world).await?;
         let pages = start(world).await?;
         let (origin, _) = pages.entrance.split_once("/enter").context("no entrance")?;
         let http = Client::builder().redirect(Policy::none()).build()?;
@@ -145,6 +201,18 @@ fn pages_show_a_waiting_change_its_plan_and_the_command_to_approve_it() -> Resul
             &["browsed-catalog", "Ready"],
         )?;
         page("/extensions/nobody", StatusCode::NOT_FOUND).await?;
+        let shown = page("/extensions/hostile", StatusCode::OK).await?;
+        has(
+            &shown,
+            &[
+                "&lt;script&gt;pwned=1&lt;/script&gt;",
+                "&lt;img src=x onerror=pwned=1&gt;",
+                "&lt;iframe srcdoc=",
+            ],
+        )?;
+        for markup in ["<script>pwned", "<img", "<iframe", "<b onclick"] {
+            ensure!(!shown.contains(markup), "{markup} in {shown}");
+        }
         journeys(&pages, origin, name).await
     })
 }
