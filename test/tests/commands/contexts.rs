@@ -29,7 +29,7 @@ fn a_context_leads_to_its_cluster() -> Result<()> {
         ensure!(found == [SECOND], "{found:?}");
 
         // A catalog of this name is on the second cluster only.
-        let rehearse = format!("install fan --catalog {SECOND} --dry-run {ca}");
+        let rehearse = format!("install bowl --catalog {SECOND} --dry-run {ca}");
         current(&rehearse)?.ended(1)?.says(&[
             "the cluster serves none of the catalogs second\n",
             "hint: its ClusterCatalogs are fans, lamps, vases\n",
@@ -38,7 +38,7 @@ fn a_context_leads_to_its_cluster() -> Result<()> {
             "\nkind: ClusterExtension\n",
             "olm.operatorframework.io/metadata.name: second\n",
         ])?;
-        named(&format!("install fan --catalog fans --dry-run {ca}"))?
+        named(&format!("install bowl --catalog fans --dry-run {ca}"))?
             .ended(1)?
             .says(&["hint: its ClusterCatalogs are second"])?;
 
@@ -48,7 +48,7 @@ fn a_context_leads_to_its_cluster() -> Result<()> {
             .says(&["ClusterExtension \"second\" not found"])?;
         named(&plan)?
             .ended(0)?
-            .prints(&["second: nothing -> 1.0.1 (fan.v1.0.1)\n", "\ncatalog  second\n"])?;
+            .prints(&["second: nothing -> 1.0.1 (vase.v1.0.1)\n", "\ncatalog  second\n"])?;
 
         olm_as(world, &kubeconfig, "plan second --context third")?
             .ended(1)?
@@ -110,7 +110,7 @@ fn rows(ran: Ran) -> Result<Vec<String>> {
 async fn second(world: &World) -> Result<Lab> {
     let lab = Lab::with_definitions().await?;
     let image = "jsonpath={.status.resolvedSource.image.ref}";
-    let image = world.kubectl(&["get", "clustercatalog", "fans", "-o", image])?;
+    let image = world.kubectl(&["get", "clustercatalog", "vases", "-o", image])?;
     lab.apply(&[catalog(SECOND, &image)])?;
     let status = json!({"status": {"resolvedSource": {"type": "Image", "image": {"ref": image}}}});
     lab.kubectl(&[
@@ -145,7 +145,7 @@ async fn second(world: &World) -> Result<Lab> {
         "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": {"name": SECOND},
         "spec": {
             "namespace": SECOND, "serviceAccount": {"name": "installer"},
-            "source": {"sourceType": "Catalog", "catalog": {"packageName": "fan", "version": "1.0.x"}},
+            "source": {"sourceType": "Catalog", "catalog": {"packageName": "vase", "version": "1.0.x"}},
         },
     })])?;
     Ok(lab)
