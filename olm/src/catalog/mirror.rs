@@ -426,10 +426,10 @@ async fn mirror(arguments: &Arguments, to: &Destination, plan: Plan) -> CommandR
     let mut bytes: u64 = sent.iter().map(|copied| copied.bytes).sum();
     // A catalog that is made here comes after all that it names.
     for known in &known {
-        if let (Some(built), Ok((_, lacking))) = (&known.item.built, &known.found) {
+        if let Some(built) = &known.item.built {
             let reference = &known.item.reference;
             registries.put(reference, &built.image, to, into.as_ref()).await?;
-            bytes += lacking.bytes;
+            bytes += known.found.as_ref().map_or(0, |(_, lacking)| lacking.bytes);
         }
     }
     match (to, &mut into) {

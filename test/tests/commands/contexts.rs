@@ -79,6 +79,16 @@ fn versions(world: &World, kubeconfig: &str) -> Result<()> {
     ensure!(read("version -o json")?["managers"] == json!([]));
     ensure!(read("version --client -o json")?.get("managers").is_none());
 
+    // A context that is named must exist; a kubeconfig that is found must be one.
+    olm_as(world, kubeconfig, "version --context third")?
+        .ended(1)?
+        .says(&["third", "hint: its contexts are "])?;
+    let broken = world.folder().join("broken.yaml");
+    std::fs::write(&broken, "{")?;
+    olm_as(world, &broken.display().to_string(), "version")?
+        .ended(0)?
+        .says(&["note: cannot read the versions of the managers: cannot use the kubeconfig"])?;
+
     // A server that accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
     let server = format!("https://{}", silent.local_addr()?);

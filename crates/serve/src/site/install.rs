@@ -15,6 +15,11 @@ fn is_plain(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'+'))
 }
 
+/// Whether a `ClusterExtension` can name the package.
+pub(super) fn is_nameable(of: &Package) -> bool {
+    is_plain(&of.name)
+}
+
 /// A block of commands with a copy button, which is visible if scripts are enabled.
 pub fn block(label: &str, text: &str) -> Markup {
     html! {
@@ -27,7 +32,7 @@ pub fn block(label: &str, text: &str) -> Markup {
 
 /// The section about the installation: of the newest version with updates, or of one version.
 pub(super) fn section(of: &Package, version: Option<&str>) -> Markup {
-    if !is_plain(&of.name) || version.is_some_and(|version| !is_plain(version)) {
+    if !is_nameable(of) || version.is_some_and(|version| !is_plain(version)) {
         return html! {
             section id="install" {
                 h2 { "Install" }

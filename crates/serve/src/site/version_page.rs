@@ -39,7 +39,7 @@ pub(crate) fn version(of: &Package) -> Markup {
             div class="columns" {
                 div class="text" {
                     (install::section(of, exact.as_deref()))
-                    (channels(of))
+                    (channels(of, exact.is_some() && install::is_nameable(of)))
                     (details::apis(release))
                     (details::requirements(release))
                     (details::permissions(of))
@@ -83,8 +83,8 @@ fn neighbours(of: &Package) -> Markup {
     }
 }
 
-/// The channels with the version, and the updates to and from it.
-fn channels(of: &Package) -> Markup {
+/// The channels with the version, and the updates to and from it. `has_commands`: the page shows commands that install it.
+fn channels(of: &Package, has_commands: bool) -> Markup {
     let name = of.release.name.as_str();
     let entries: Vec<(&Channel, &ChannelEntry)> = of
         .parts
@@ -95,7 +95,7 @@ fn channels(of: &Package) -> Markup {
     html! {
         section id="channels" {
             h2 { "Updates" }
-            @if entries.is_empty() { (outside_channels(of)) }
+            @if entries.is_empty() { (outside_channels(of, has_commands)) }
             @else {
                 div class="scroll" tabindex="0" role="region" aria-label="Updates" {
                     table {
@@ -119,9 +119,9 @@ fn channels(of: &Package) -> Markup {
     }
 }
 
-/// A version in no channel: resolution considers it where no channel is requested, and follows the edges of the channels
-/// from it.
-fn outside_channels(of: &Package) -> Markup {
+/// A version in no channel: resolution considers it where no channel is requested, and follows the edges of the
+/// channels from it.
+fn outside_channels(of: &Package, has_commands: bool) -> Markup {
     let onward: Vec<(&Channel, Vec<&str>)> = of
         .parts
         .channels
@@ -132,7 +132,7 @@ fn outside_channels(of: &Package) -> Markup {
     html! {
         p {
             "No channel holds this version. An extension gets it only if " code { "spec.source.catalog.channels" }
-            " is empty, as with the commands above."
+            " is empty" @if has_commands { ", as with the commands above" } "."
         }
         @if onward.is_empty() { p { "No channel has an update from it." } }
         @for (channel, to) in onward {

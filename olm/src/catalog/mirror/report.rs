@@ -15,7 +15,9 @@ const NAMED: usize = 2;
 /// The images to copy, those already copied and those that the source lacks.
 pub(super) fn report(arguments: &Arguments, known: &[InspectedImage]) -> anyhow::Result<()> {
     let images: Vec<Value> = known.iter().map(json).collect();
-    let names = known.iter().map(|known| known.item.reference.to_string());
+    // The built catalog is in no registry yet.
+    let images_of_source = known.iter().filter(|known| known.item.built.is_none());
+    let names = images_of_source.map(|known| known.item.reference.to_string());
     arguments.output.print(&images, names, || text(known))
 }
 
@@ -27,6 +29,7 @@ fn json(known: &InspectedImage) -> Value {
     json!({
         "image": known.item.reference.to_string(),
         "role": known.item.role,
+        "built": known.item.built.is_some(),
         "digest": outline.map(|outline| outline.digest().to_string()),
         "attached": outline.map(Outline::attached),
         "bytes": outline.map(Outline::bytes),

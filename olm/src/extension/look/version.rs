@@ -9,12 +9,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::Api;
 use olm_api::names::SYSTEM_NAMESPACE;
 use olm_image::Reference;
+use olm_platform::client::ClientError;
 use serde::Serialize;
 use serde_json::json;
 
 use super::NONE;
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
+use crate::hint::hint;
 use crate::output::table::table;
 use crate::output::{CommandResult, ReportFormat, Status, message, note, print_json, print_text};
 
@@ -58,7 +60,11 @@ struct Manager {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let version = env!("CARGO_PKG_VERSION");
-    let managers = (!arguments.client).then(|| managers(arguments)).flatten();
+    let managers = if arguments.client {
+        None
+    } else {
+        managers(arguments)?
+    };
     match arguments.output {
         ReportFormat::Text => {
             let rows = managers.unwrap_or_default().into_iter();
@@ -88,7 +94,10 @@ impl Manager {
 }
 
 /// The managers of the cluster; `None` without a cluster that answers in time.
-fn managers(arguments: &Arguments) -> Option<Vec<Manager>> {
+///
+/// # Errors
+/// When a kubeconfig or a context is named and cannot be used.
+fn managers(arguments: &Arguments) -> anyhow::Result<Option<Vec<Manager>>> {
     let (send, receive) = mpsc::channel();
     let (access, namespace) = (arguments.cluster.clone(), arguments.system_namespace.clone());
     // A thread of its own: a program of the kubeconfig that makes credentials blocks.
@@ -98,18 +107,26 @@ fn managers(arguments: &Arguments) -> Option<Vec<Manager>> {
     });
     let is_named = arguments.cluster.kubeconfig.is_some() || arguments.cluster.context.is_some();
     let error = match receive.recv_timeout(PATIENCE) {
-        Ok(Ok(Ok(managers))) => return Some(managers),
-        Ok(Ok(Err(error))) => error,
+        Ok(Ok(Ok(managers))) => return Ok(Some(managers)),
+        Ok(Err(error)) if is_named => return Err(error),
         // Where no cluster is configured, none is missed.
-        Ok(Err(error)) if is_named => error,
-        Ok(Err(_)) => return None,
+        Ok(Err(error)) if is_unconfigured(&error) => return Ok(None),
+        Ok(Ok(Err(error)) | Err(error)) => error,
         Err(_) => anyhow!("the cluster does not answer within {} s", PATIENCE.as_secs()),
     };
     note(&format!(
         "note: cannot read the versions of the managers: {}",
-        message(&error, None)
+        message(&error, hint(&error).as_deref())
     ));
-    None
+    Ok(None)
+}
+
+/// Whether there is no kubeconfig.
+fn is_unconfigured(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(ClientError::Missing(_) | ClientError::Pod(_))
+    )
 }
 
 fn read(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Manager>> {
