@@ -10,7 +10,7 @@ use olm_test::extensions::{administrator, catalog};
 use olm_test::world::{Lab, World};
 use serde_json::{Value, json};
 
-use super::{CLUSTER, Ran, olm_as, trusting};
+use super::{CLUSTER, Ran, VAT, olm_as, trusting};
 
 /// The context of the second cluster, its ClusterCatalog and its ClusterExtension.
 const SECOND: &str = "second";
@@ -29,7 +29,7 @@ fn a_context_leads_to_its_cluster() -> Result<()> {
         ensure!(found == [SECOND], "{found:?}");
 
         // A catalog of this name is on the second cluster only.
-        let rehearse = format!("install bowl --catalog {SECOND} --dry-run {ca}");
+        let rehearse = format!("install {VAT} --catalog {SECOND} --dry-run {ca}");
         current(&rehearse)?.ended(1)?.says(&[
             "the cluster serves none of the catalogs second\n",
             "hint: its ClusterCatalogs are fans, lamps, vases\n",
@@ -38,7 +38,7 @@ fn a_context_leads_to_its_cluster() -> Result<()> {
             "\nkind: ClusterExtension\n",
             "olm.operatorframework.io/metadata.name: second\n",
         ])?;
-        named(&format!("install bowl --catalog fans --dry-run {ca}"))?
+        named(&format!("install {VAT} --catalog fans --dry-run {ca}"))?
             .ended(1)?
             .says(&["hint: its ClusterCatalogs are second"])?;
 

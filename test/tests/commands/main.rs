@@ -24,7 +24,9 @@ const FAN: &str = "fan";
 /// The package whose commands are recorded.
 const VASE: &str = "vase";
 /// The package whose changes wait for approvals, in the catalog of the vases.
-const BOWL: &str = "bowl";
+const VIAL: &str = "vial";
+/// A package in the same catalog that nothing installs.
+const VAT: &str = "vat";
 
 async fn start() -> Result<World> {
     let world = World::start(Options::default()).await?;
@@ -55,7 +57,7 @@ async fn start() -> Result<World> {
         .publish(FAN, samples::VERSIONS, samples::OPERATOR_IMAGE)
         .await?;
     let mut blobs = String::new();
-    for package in [VASE, BOWL] {
+    for package in [VASE, VAT, VIAL] {
         let bundles = world.push_bundles(package, samples::VERSIONS, samples::OPERATOR_IMAGE);
         blobs.push_str(&bundles.await?);
     }

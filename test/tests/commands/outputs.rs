@@ -8,14 +8,14 @@ use olm_test::masks::masked;
 use olm_test::world::World;
 use serde_json::{Value, json};
 
-use super::{BOWL, CLUSTER, Ran, VASE, olm, trusting};
+use super::{CLUSTER, Ran, VASE, VIAL, olm, trusting};
 
 /// What `--wait` reports of a revision, however fast it is.
 const STEPS: [&str; 7] = [
     "resolved ",
     "revision ",
     "vase ",
-    "bowl ",
+    "vial ",
     "hint:",
     "warning:",
     "clusterextension/",
@@ -152,16 +152,16 @@ fn commands_print_what_is_recorded() -> Result<()> {
     })
 }
 
-/// The digest of the change of the bowl whose condition has this reason.
+/// The digest of the change of the vial whose condition has this reason.
 async fn waiting(world: &World, reason: &str) -> Result<String> {
     world
-        .eventually(&format!("a change of the bowl is {reason}"), SOON, async || {
+        .eventually(&format!("a change of the vial is {reason}"), SOON, async || {
             let listed = world.kubectl(&["get", "pendingchanges", "-o", "json"])?;
             let listed: Value = serde_json::from_str(&listed)?;
             let mut changes = listed["items"].as_array().into_iter().flatten();
             let change = changes.find(|change| {
                 let mut conditions = change["status"]["conditions"].as_array().into_iter().flatten();
-                change["spec"]["extension"] == BOWL
+                change["spec"]["extension"] == VIAL
                     && conditions.any(|condition| condition["reason"] == reason)
             });
             Ok(change.and_then(|change| change["spec"]["digest"].as_str().map(str::to_owned)))
@@ -174,43 +174,43 @@ fn decisions_print_what_is_recorded() -> Result<()> {
     CLUSTER.with(async |world| {
         olm(
             world,
-            &format!("install bowl --version 1.0.1 --yes --wait {}", trusting(world)),
+            &format!("install vial --version 1.0.1 --yes --wait {}", trusting(world)),
         )?
         .ended(0)?;
-        record(world, "approve_nothing", "approve bowl")?;
-        world.kubectl(&["label", "clusterextension", BOWL, "example.com/policy=bowl"])?;
+        record(world, "approve_nothing", "approve vial")?;
+        world.kubectl(&["label", "clusterextension", VIAL, "example.com/policy=vial"])?;
         world.apply(&[json!({
-            "apiVersion": "olm.operatorframework.io/v1", "kind": "ChangePolicy", "metadata": {"name": BOWL},
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ChangePolicy", "metadata": {"name": VIAL},
             "spec": {
-                "selector": {"matchLabels": {"example.com/policy": BOWL}},
+                "selector": {"matchLabels": {"example.com/policy": VIAL}},
                 "approval": {"patch": "Manual", "minor": "Manual"},
             },
         })])?;
         olm(
             world,
-            &format!("upgrade bowl --version 1.1.0 {}", trusting(world)),
+            &format!("upgrade vial --version 1.1.0 {}", trusting(world)),
         )?
         .ended(0)?;
         let digest = waiting(world, "AwaitingApproval").await?;
-        record(world, "approve_unasked", "approve bowl")?;
-        record(world, "approve_dry_run", "approve bowl --dry-run")?;
-        record(world, "approve_name", "approve bowl --dry-run -o name")?;
-        record(world, "reject_dry_run", "reject bowl --dry-run")?;
-        record(world, "reject", "reject bowl --yes --note untested")?;
+        record(world, "approve_unasked", "approve vial")?;
+        record(world, "approve_dry_run", "approve vial --dry-run")?;
+        record(world, "approve_name", "approve vial --dry-run -o name")?;
+        record(world, "reject_dry_run", "reject vial --dry-run")?;
+        record(world, "reject", "reject vial --yes --note untested")?;
         waiting(world, "Rejected").await?;
-        record(world, "approve_rejected", "approve bowl --dry-run")?;
+        record(world, "approve_rejected", "approve vial --dry-run")?;
         record_wait(
             world,
             "approve_wait",
-            &format!("approve bowl --digest {digest} --wait"),
+            &format!("approve vial --digest {digest} --wait"),
         )?;
 
-        record(world, "resume_unpaused", "resume bowl")?;
-        olm(world, "pause bowl")?.ended(0)?;
-        record(world, "resume_dry_run", "resume bowl --dry-run")?;
-        record(world, "resume_name", "resume bowl --dry-run -o name")?;
-        record_wait(world, "resume_wait", "resume bowl --wait")?;
-        world.kubectl(&["delete", "changepolicy", BOWL])?;
-        olm(world, "uninstall bowl --yes --wait")?.ended(0).map(drop)
+        record(world, "resume_unpaused", "resume vial")?;
+        olm(world, "pause vial")?.ended(0)?;
+        record(world, "resume_dry_run", "resume vial --dry-run")?;
+        record(world, "resume_name", "resume vial --dry-run -o name")?;
+        record_wait(world, "resume_wait", "resume vial --wait")?;
+        world.kubectl(&["delete", "changepolicy", VIAL])?;
+        olm(world, "uninstall vial --yes --wait")?.ended(0).map(drop)
     })
 }
