@@ -16,6 +16,10 @@ export const kinds = {
   home: "/",
   search: "/?q=database&category=Database",
   nothing: "/?q=dtabase-xy",
+  // On a phone they cover the page.
+  filters: "/?q=a&category=Database&capability=Auto%20Pilot#filters",
+  second: "/?catalog=showcase&cursor=24",
+  newest: "/?sort=created",
   package: "/packages/showcase/harbour-db",
   manifests: "/packages/manifests/lantern",
   manual: "/packages/manifests/almanac",
@@ -23,6 +27,7 @@ export const kinds = {
   versions: "/packages/showcase/harbour-db/versions",
   version: "/packages/showcase/harbour-db/versions/harbour-db.v1.4.0",
   missing: "/packages/showcase/none",
+  refused: "/?sort=size",
 };
 
 export function launch() {
@@ -45,7 +50,7 @@ export async function open(browser, options = {}) {
   });
   page.on("console", (message) => {
     // Chromium itself reports a page that is an error.
-    const isStatus = /the server responded with a status of 404/.test(message.text());
+    const isStatus = /the server responded with a status of 40[04]/.test(message.text());
     if (["error", "warning"].includes(message.type()) && !isStatus) faults.push(`console: ${message.text()}`);
   });
   page.on("pageerror", (error) => faults.push(`error: ${error.message}`));

@@ -49,6 +49,10 @@ journey("filters keep the words that one types, and count what fits them", {}, a
   await page.waitForURL("**category=Security*");
   assert.equal(new URL(page.url()).searchParams.get("q"), "anchor");
   assert.equal(await count(page), fitting);
+  await page.goto(`${address}/?q=anchor&category=Security&deprecated=false&sort=created`);
+  await page.getByRole("link", { name: "Clear all" }).click();
+  assert.equal(new URL(page.url()).search, "?q=anchor&sort=created", "words and order stay");
+  assert.equal(await count(page), all);
 });
 
 journey("packages are listed by date, and filters keep the order", {}, async (page) => {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use collector::Collector;
+pub(crate) use collector::{Collector, first_paragraph};
 pub(crate) use metadata::CsvMetadata;
 pub use relevance::SearchPlace;
 

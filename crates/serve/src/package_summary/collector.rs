@@ -263,7 +263,8 @@ fn day(time: &str) -> Option<String> {
     Some(day.to_string())
 }
 
-fn first_paragraph(text: &str) -> String {
+/// The summary of a package whose bundles have none.
+pub(crate) fn first_paragraph(text: &str) -> String {
     short(text.trim_start().split("\n\n").next().unwrap_or_default())
 }
 

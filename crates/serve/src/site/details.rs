@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use olm_fbc::RelatedImage;
 use serde_json::Value;
 
+use super::icons::IconSize;
 use super::layout::badge;
 use super::markdown::is_harmless;
 use super::package::{Package, day};
@@ -259,6 +260,7 @@ pub(super) fn head(of: &Package, is_version: bool) -> Markup {
         .has_icon
         .then(|| format!("{}/icon", package_path(&of.catalog, &of.name)));
     let publisher = release.metadata.text("/provider/name");
+    let summary = of.summary();
     html! {
         nav class="crumbs" aria-label="You are here" {
             ol {
@@ -268,7 +270,7 @@ pub(super) fn head(of: &Package, is_version: bool) -> Markup {
             }
         }
         div class="hero" {
-            (icons::of_package(icon.as_deref(), of.title(), "large"))
+            (icons::of_package(icon.as_deref(), of.title(), IconSize::Head))
             div {
                 h1 { (of.title()) @if release.version.is_some() { " " span class="badge version" { (release.title()) } } }
                 p class="about" {
@@ -276,7 +278,7 @@ pub(super) fn head(of: &Package, is_version: bool) -> Markup {
                     @if !publisher.is_empty() { span { (icons::symbol("person")) (publisher) } }
                     span { (icons::symbol("layers")) (of.catalog) }
                 }
-                @if !release.summary().is_empty() { p class="lead" { (release.summary()) } }
+                @if !summary.is_empty() { p class="lead" { (summary) } }
                 p class="badges" {
                     @for category in release.metadata.listed("categories").take(8) {
                         a class="badge" href={ "/?category=" (olm_api::serving::percent_encode(category)) } { (category) }

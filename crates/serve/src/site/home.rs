@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::icons::IconSize;
 use super::layout::{Frame, badge, page};
 use super::query_parameters::QueryParameters;
 use super::{facets, icons, package_path};
@@ -79,7 +80,7 @@ fn chips(parameters: &QueryParameters) -> Markup {
                         }
                     }
                 }
-                @if set.len() > 1 { li { a class="plain" href="/" { "Clear all" } } }
+                @if set.len() > 1 { li { a class="plain" href=(parameters.only(&["q", "sort"])) { "Clear all" } } }
             }
         }
     }
@@ -116,7 +117,7 @@ fn card(found: &SearchResult, several: bool) -> Markup {
     html! {
         article class="card" {
             div class="card-head" {
-                (icons::of_package(icon.as_deref(), title, "medium"))
+                (icons::of_package(icon.as_deref(), title, IconSize::Card))
                 div {
                     h2 { a href=(path) { (title) } }
                     @if facts.provider.is_empty() || !is_slug(&facts.name, title) {

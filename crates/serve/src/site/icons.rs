@@ -87,8 +87,21 @@ pub(super) fn mark() -> Markup {
     }
 }
 
+/// The size of a package's picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IconSize {
+    /// One of many on a page, which browsers load as they come into view.
+    Card,
+    /// The one at the head of a page, which is there at once.
+    Head,
+}
+
 /// The picture of a package: that of its catalog, or its first letter.
-pub(super) fn of_package(address: Option<&str>, name: &str, class: &str) -> Markup {
+pub(super) fn of_package(address: Option<&str>, name: &str, size: IconSize) -> Markup {
+    let (class, loading, decoding) = match size {
+        IconSize::Card => ("medium", Some("lazy"), Some("async")),
+        IconSize::Head => ("large", None, None),
+    };
     let letter = name.chars().find(|letter| letter.is_alphanumeric());
     let shade = name
         .bytes()
@@ -96,7 +109,7 @@ pub(super) fn of_package(address: Option<&str>, name: &str, class: &str) -> Mark
         % 6;
     html! {
         @match address {
-            Some(address) => span class={ "icon " (class) } { img src=(address) alt="" loading="lazy" decoding="async"; },
+            Some(address) => span class={ "icon " (class) } { img src=(address) alt="" loading=[loading] decoding=[decoding]; },
             None => span class={ "icon letter shade-" (shade) " " (class) } aria-hidden="true" {
                 (letter.map_or_else(|| "?".to_owned(), |letter| letter.to_uppercase().to_string()))
             },

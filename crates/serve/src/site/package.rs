@@ -16,6 +16,7 @@ use olm_fbc::{
 use olm_version::VersionRelease;
 
 use super::release::Release;
+use crate::package_summary::first_paragraph;
 use crate::store::{Filter, Snapshot};
 
 /// Bundles that are shown, and bytes that are read for it.
@@ -198,6 +199,14 @@ impl Package {
     pub(super) fn title(&self) -> &str {
         let shown = self.release.metadata.text("/displayName");
         if shown.is_empty() { &self.name } else { shown }
+    }
+
+    /// The summary of one or two sentences, as the search shows it.
+    pub(super) fn summary(&self) -> String {
+        match self.release.metadata.annotation("description") {
+            "" => first_paragraph(&self.description),
+            summary => summary.to_owned(),
+        }
     }
 
     /// The reason why this is deprecated: the package without a name, one of its channels or bundles with one.

@@ -90,7 +90,7 @@ fn tabs(of: &Package) -> Markup {
 }
 
 /// The description; a long one unfolds.
-fn about(text: &str) -> Markup {
+pub(super) fn about(text: &str) -> Markup {
     html! {
         section id="about" class="prose" {
             h2 { "About" }

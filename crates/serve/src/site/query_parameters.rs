@@ -20,23 +20,30 @@ impl QueryParameters {
 
     /// The address of the page with one parameter set, or without it.
     pub(super) fn with(&self, key: &'static str, value: Option<&str>) -> String {
-        let kept = self.without(key);
-        let set = value.map(|value| (key, value));
-        let pairs: Vec<String> = kept
-            .chain(set)
-            .map(|(key, value)| format!("{key}={}", percent_encode(value)))
-            .collect();
-        if pairs.is_empty() {
-            "/".to_owned()
-        } else {
-            format!("/?{}", pairs.join("&"))
-        }
+        address(self.without(key).chain(value.map(|value| (key, value))))
+    }
+
+    /// The address of the page with these parameters alone, as far as they are given.
+    pub(super) fn only(&self, keys: &[&str]) -> String {
+        let pairs = self.0.iter().map(|(name, value)| (*name, value.as_str()));
+        address(pairs.filter(|(name, _)| keys.contains(name)))
     }
 
     /// The given parameters but one.
     pub(super) fn without(&self, key: &str) -> impl Iterator<Item = (&'static str, &str)> {
         let pairs = self.0.iter().map(|(name, value)| (*name, value.as_str()));
         pairs.filter(move |(name, _)| *name != key)
+    }
+}
+
+fn address<'a>(pairs: impl Iterator<Item = (&'static str, &'a str)>) -> String {
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}={}", percent_encode(value)))
+        .collect();
+    if pairs.is_empty() {
+        "/".to_owned()
+    } else {
+        format!("/?{}", pairs.join("&"))
     }
 }
 
@@ -54,6 +61,7 @@ mod tests {
         );
         assert_eq!(parameters.with("category", None), "/?q=a%20b");
         assert_eq!(parameters.get("q"), "a b");
+        assert_eq!(parameters.only(&["q", "sort"]), "/?q=a%20b");
         assert_eq!(QueryParameters::default().with("q", None), "/");
     }
 }

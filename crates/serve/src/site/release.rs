@@ -97,11 +97,6 @@ impl Release {
             .as_ref()
             .map_or_else(|| self.name.clone(), ToString::to_string)
     }
-
-    /// The summary of one or two sentences.
-    pub(super) fn summary(&self) -> &str {
-        self.metadata.annotation("description")
-    }
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -283,7 +278,8 @@ mod tests {
             ..Bundle::default()
         };
         let release = Release::of(&bundle);
-        assert_eq!((release.title().as_str(), release.summary()), ("p.v1", "Short."));
+        assert_eq!(release.title(), "p.v1");
+        assert_eq!(release.metadata.annotation("description"), "Short.");
         assert_eq!(release.metadata.text("/minKubeVersion"), "1.30.0");
         assert_eq!(release.max_openshift, "4.17");
         assert_eq!(release.provided[0].about, "An a.");

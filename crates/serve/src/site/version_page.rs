@@ -6,8 +6,9 @@ use olm_version::blang::Range;
 
 use super::layout::{Frame, badge, deprecated, page};
 use super::package::Package;
+use super::package_page::about;
 use super::release::Release;
-use super::{details, install, markdown, package_path, version_path};
+use super::{details, install, package_path, version_path};
 
 /// Names in a cell.
 const MOST: usize = 20;
@@ -44,15 +45,7 @@ pub(crate) fn version(of: &Package) -> Markup {
                     (details::requirements(release))
                     (details::permissions(of))
                     (details::images(release))
-                    @if !text.is_empty() {
-                        section id="about" class="prose" {
-                            h2 { "About" }
-                            details class="long" {
-                                summary { span class="more" { "Show all" } span class="less" { "Show less" } }
-                                (markdown::render(text))
-                            }
-                        }
-                    }
+                    @if !text.is_empty() { (about(text)) }
                 }
                 (details::facts(of))
             }

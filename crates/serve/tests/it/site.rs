@@ -437,3 +437,40 @@ async fn bundles_that_carry_their_manifests_have_dates_and_others_name_the_comma
         assert!(text.contains(part), "{path}: {part} in {text}");
     }
 }
+
+#[tokio::test]
+async fn short_texts_are_whole_and_the_summary_is_that_of_the_search() {
+    let running = start(Limits::default()).await;
+    let package = r#"{"defaultChannel":"stable","description":"A shelf.\n\nFor books.","icon":{"base64data":"PHN2Zy8+","mediatype":"image/svg+xml"},"name":"shelf","schema":"olm.package"}"#;
+    let bundle = r#"{"image":"r/shelf:1","name":"shelf.v1","package":"shelf","properties":[{"type":"olm.package","value":{"packageName":"shelf","version":"1.0.0"}},{"type":"olm.csv.metadata","value":{"description":"Holds *books*."}}],"schema":"olm.bundle"}"#;
+    put(
+        &running.store,
+        "cat",
+        [
+            ("olm.package", "", "shelf", package),
+            ("olm.bundle", "shelf", "shelf.v1", bundle),
+        ],
+    );
+    let shown = async |path: &str| {
+        let answer = request(running.address, "GET", path, "").await;
+        String::from_utf8(answer.body).unwrap()
+    };
+    assert!(shown("/").await.contains("/icon\" alt=\"\" loading=\"lazy\""));
+    for path in ["/packages/cat/shelf", "/packages/cat/shelf/versions/shelf.v1"] {
+        let text = shown(path).await;
+        for part in ["<p class=\"lead\">A shelf.</p>", "<em>books</em>", "/icon\" alt=\"\">"] {
+            assert!(text.contains(part), "{path}: {part} in {text}");
+        }
+        assert!(!text.contains("class=\"long\""), "{path}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn clearing_the_filters_keeps_the_words_and_the_order() {
+    let running = start(Limits::default()).await;
+    let path = "/?q=a&category=Database&capability=x&sort=created";
+    let answer = request(running.address, "GET", path, "").await;
+    let text = String::from_utf8(answer.body).unwrap();
+    let link = "href=\"/?q=a&amp;sort=created\">Clear all</a>";
+    assert!(text.contains(link), "{text}");
+}
