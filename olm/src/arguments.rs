@@ -201,7 +201,7 @@ impl Command {
 
 /// The command line with all help texts.
 fn command() -> clap::Command {
-    examples::with_examples(Arguments::command())
+    complete::without_files(examples::with_examples(Arguments::command()))
 }
 
 fn completion(shell: Shell) -> CommandResult {

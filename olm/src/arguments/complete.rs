@@ -3,12 +3,57 @@
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command};
+use clap::{Arg, Command, ValueHint};
 
 /// The line that disables kubectl's own completion of file names.
 const NO_FILES: &str = ":4\n";
 /// The line after which it completes files.
 const FILES: &str = ":0\n";
+
+/// The names of values that are never files.
+const NEVER_FILES: [&str; 25] = [
+    "ALERT",
+    "CEL",
+    "CHANNEL",
+    "CHECK",
+    "DEFAULT_CHANNEL",
+    "DIGEST",
+    "EXTENSION",
+    "HOST",
+    "LEVEL",
+    "MIB",
+    "NAME",
+    "NAMESPACE",
+    "NAMESPACE/NAME",
+    "NUMBER",
+    "PACKAGE",
+    "PACKAGE[@RANGE]",
+    "PATTERN",
+    "RANGE",
+    "SUBJECT",
+    "SUBSCRIPTION",
+    "TEXT",
+    "TIME",
+    "URL",
+    "VERSION",
+    "WORDS",
+];
+
+/// Tells the shells which arguments are no files, in all commands.
+pub(super) fn without_files(command: Command) -> Command {
+    let hinted = |argument: Arg| {
+        let names = argument.get_value_names().unwrap_or_default();
+        // Without a name of its own, a value has that of its argument.
+        let id = argument.get_id().as_str().to_uppercase();
+        let name = names.first().map_or(id.as_str(), |name| name.as_str());
+        if NEVER_FILES.contains(&name) {
+            argument.value_hint(ValueHint::Other)
+        } else {
+            argument
+        }
+    };
+    command.mut_args(hinted).mut_subcommands(without_files)
+}
 
 /// The possible values of the last word, each on a line with its description, and a directive for kubectl.
 pub(super) fn for_kubectl(mut root: Command, words: &[String]) -> String {
@@ -16,9 +61,12 @@ pub(super) fn for_kubectl(mut root: Command, words: &[String]) -> String {
     let (last, before) = words
         .split_last()
         .map_or(("", &[][..]), |(last, before)| (last, before));
-    let mut command = &root;
-    for word in before {
-        command = command.find_subcommand(word).unwrap_or(command);
+    let (mut command, mut after) = (&root, before);
+    for (at, word) in before.iter().enumerate() {
+        if let Some(found) = command.find_subcommand(word) {
+            command = found;
+            after = before.get(at + 1..).unwrap_or_default();
+        }
     }
     let mut found: Vec<(String, String)> = Vec::new();
     // The value is the last word, or follows the option in it: `--output=ya`.
@@ -28,7 +76,8 @@ pub(super) fn for_kubectl(mut root: Command, words: &[String]) -> String {
         _ => (before.last().map(String::as_str), last),
     };
     let wanted = named.and_then(|word| option(command, word));
-    if let Some(wanted) = wanted.filter(|wanted| wanted.get_action().takes_values()) {
+    let wanted = wanted.filter(|wanted| wanted.get_action().takes_values());
+    if let Some(wanted) = wanted {
         let values = wanted.get_possible_values();
         found.extend(values.iter().filter(|value| !value.is_hide_set()).map(|value| {
             let help = value.get_help().map(ToString::to_string);
@@ -47,13 +96,30 @@ pub(super) fn for_kubectl(mut root: Command, words: &[String]) -> String {
             (one.get_name().to_owned(), about.unwrap_or_default())
         }));
     }
-    let has_own = !found.is_empty();
+    let argument = wanted.or_else(|| positional(command, after));
+    let may_be_file = argument.is_some_and(|argument| argument.get_value_hint() != ValueHint::Other);
+    let completes_files = found.is_empty() && may_be_file;
     let mut text = String::new();
     for (value, help) in found.iter().filter(|(value, _)| value.starts_with(begun)) {
         let line = help.lines().next().unwrap_or_default();
         let _ = writeln!(text, "{value}\t{line}");
     }
-    text + if has_own { NO_FILES } else { FILES }
+    text + if completes_files { FILES } else { NO_FILES }
+}
+
+/// The positional argument that follows these words of a command; the last one may have several values.
+fn positional<'c>(command: &'c Command, words: &[String]) -> Option<&'c Arg> {
+    let (mut at, mut is_value) = (0, false);
+    for word in words {
+        if is_value {
+            is_value = false;
+        } else if word.starts_with('-') {
+            is_value = option(command, word).is_some_and(|option| option.get_action().takes_values());
+        } else {
+            at += 1;
+        }
+    }
+    command.get_positionals().take(at + 1).last()
 }
 
 /// The option with the name in a word.
@@ -69,14 +135,12 @@ fn option<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::for_kubectl;
-    use crate::arguments::Arguments;
+    use crate::arguments::command;
 
     fn completed(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        for_kubectl(Arguments::command(), &words)
+        for_kubectl(command(), &words)
     }
 
     #[test]
@@ -99,6 +163,20 @@ mod tests {
         let forms = completed("catalog diff --fail-on=b");
         assert!(forms.starts_with("breaking\t"), "{forms}");
         assert_eq!(completed("mirror ./cat"), ":0\n");
+        assert_eq!(completed("mirror ./cat green"), ":4\n");
+        assert_eq!(completed("mirror --to ./mir"), ":0\n");
+        assert_eq!(completed("catalog render a "), ":0\n");
+        for line in [
+            "explain ",
+            "get gr",
+            "show ",
+            "rbac gr",
+            "plan -o json gr",
+            "get --namespace ",
+            "inventory ",
+        ] {
+            assert_eq!(completed(line), ":4\n", "{line}");
+        }
         assert!(completed("").lines().count() > 20);
     }
 }
