@@ -22,11 +22,11 @@ const MAX_FILE: u64 = 1 << 20;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Bundle: a directory with `manifests/` and `metadata/` in it, or an image in a registry or on disk
-    #[arg(value_name = "SOURCE")]
-    source: String,
+    #[arg(value_name = "SOURCE", required_unless_present = "select")]
+    source: Option<String>,
     /// Further checks by name, repeatable; `all` is every check but `multiarch`, which queries the registry of each
     /// image; `list` prints the names and their meanings
-    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', requires_ifs = checks())]
     select: Vec<String>,
     /// Kubernetes version to check the bundle for, such as 1.30
     #[arg(long, value_name = "VERSION", default_value = "")]
@@ -42,6 +42,12 @@ pub(crate) struct Arguments {
     output: ReportFormat,
     #[command(flatten)]
     registry: RegistryArguments,
+}
+
+/// The names of checks, which need the bundle: only `list` does without.
+fn checks() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let names = RuleSet::ALL.iter().copied().map(RuleSet::name);
+    names.chain(["all"]).map(|name| (name, "source"))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
@@ -61,8 +67,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         return Ok(Status::Success);
     }
     let rule_sets = selected(&arguments.select)?;
+    let Some(source) = &arguments.source else {
+        bail!("SOURCE is missing");
+    };
     let mut options = options(arguments)?;
-    let bundle = open_bundle(&arguments.source, &arguments.registry)?;
+    let bundle = open_bundle(source, &arguments.registry)?;
     if rule_sets.contains(&RuleSet::Platforms)
         && let Ok(manifests) = load(&bundle.files)
     {

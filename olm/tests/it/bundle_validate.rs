@@ -92,7 +92,15 @@ fn further_checks_are_selected_by_name() {
             "error: unknown check \"beauty\"; run with `--select list` to see all names\n"
         )
     );
-    let run = olm(&files.path(""), &["bundle", "validate", ".", "--select", "list"]);
+    for arguments in [
+        &["bundle", "validate"][..],
+        &["bundle", "validate", "--select", "icons"],
+    ] {
+        let run = olm(&files.path(""), arguments);
+        assert_eq!(run.status, 2, "{}", run.stderr);
+        assert!(run.stderr.contains("\n  <SOURCE>\n"), "{}", run.stderr);
+    }
+    let run = olm(&files.path(""), &["bundle", "validate", "--select", "list"]);
     assert!(
         run.stdout
             .contains("\nicons                  yes      Whether the icons are pictures.\n")
