@@ -1,6 +1,7 @@
 //! `olm support-bundle`: one archive with the facts for remote support, without credentials.
 
 mod archive;
+mod classic;
 mod collect;
 mod redact;
 
@@ -24,7 +25,10 @@ use crate::output::{CommandResult, Status, note, print_text};
     after_help = "The archive holds:\n  - the versions of olm and of the API server\n  - ClusterExtensions, ClusterCatalogs, \
                   ClusterObjectSets, ChangePolicies and PendingChanges, and the events about them\n  - Deployments, Pods, Services, \
                   Leases and events in the namespace of OLM; names and keys of its Secrets and ConfigMaps\n  - the logs of both \
-                  managers, also from before a restart, and their metrics where the API server reaches them\n\nValues of Secrets, \
+                  managers, also from before a restart, and their metrics where the API server reaches them\n  - of OLM \
+                  classic, where it is installed: CatalogSources, Subscriptions, InstallPlans, ClusterServiceVersions without copies, OperatorGroups and \
+                  OperatorConditions of all namespaces; the Deployments and Pods of olm-operator, catalog-operator and \
+                  packageserver, and their logs\n\nValues of Secrets, \
                   private keys, tokens, passwords in URLs, and environment variables, annotations, arguments and settings with \
                   names like those of credentials are replaced by REDACTED. Read the archive before you hand it on: programs may \
                   write confidential text that has no such mark.\n\nWhat cannot be read is listed as a warning and in \

@@ -12,11 +12,11 @@ use http::Response;
 use http_body_util::Full;
 use olm_api::names::SYSTEM_NAMESPACE;
 use olm_platform::listener::{Limits, Transport, serve};
-use olm_test::world::World;
+use olm_test::world::{World, repository};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -30,6 +30,8 @@ const SECRETS: [&str; 5] = [
     "opensesame",
     "eyJhbGciOiJSUzI1NiJ9",
 ];
+/// The namespace and the name of the Pod of a manager.
+const MANAGER: [&str; 2] = [SYSTEM_NAMESPACE, "manager-1"];
 /// The log of a manager.
 const LOG: &str = "2026-11-24 ready\nGET https://me:swordfish@registry.example/v2/\ntoken=eyJhbGciOiJSUzI1NiJ9.eyJzdWIi.c2ln\nlast line\n";
 
@@ -58,8 +60,8 @@ async fn kubelet(world: &World) -> Result<(u16, DropGuard)> {
     Ok((port, stop.drop_guard()))
 }
 
-/// A Pod of a manager on a separate node, with credentials in all places.
-fn pod(world: &World, port: u16) -> Result<()> {
+/// A running Pod on a node of its own, with credentials in all places.
+fn pod(world: &World, node: &str, port: u16, [namespace, name]: [&str; 2]) -> Result<()> {
     let container = json!({
         "name": "manager", "image": "registry.example/catalogd:1", "args": ["--db-password=opensesame", "--v=2"],
         "env": [{"name": "REGISTRY_TOKEN", "value": "opensesame"}, {"name": "LEVEL", "value": "debug"}],
@@ -69,38 +71,28 @@ fn pod(world: &World, port: u16) -> Result<()> {
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     });
-    let metadata = |name: &str| json!({"name": name, "namespace": SYSTEM_NAMESPACE});
     world.apply(&[
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "support-node"}, "spec": {"unschedulable": true}}),
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": true}}),
         json!({
-            "apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "support-node", "containers": [container]},
+            "apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": node, "containers": [container]},
             "metadata": {
-                "name": "manager-1", "namespace": SYSTEM_NAMESPACE,
+                "name": name, "namespace": namespace, "labels": {"app": name},
                 "annotations": {"example.com/api-key": "opensesame", "example.com/owner": "me"},
             },
         }),
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": metadata("pull"), "stringData": {"password": "hunter2"},
-        }),
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata("leader"),
-            "spec": {"holderIdentity": "manager-1", "leaseDurationSeconds": 15},
-        }),
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"), "data": {"ini": "p: hunter2"},
-        }),
     ])?;
-    let node = json!({"status": {
+    let status = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
     }});
     let state = json!({"running": {"startedAt": "2026-11-24T00:00:00Z"}});
-    let status = json!({"status": {"phase": "Running", "containerStatuses": [{
+    let running = json!({"status": {"phase": "Running", "containerStatuses": [{
         "name": "manager", "restartCount": 1, "ready": true, "image": "a", "imageID": "a", "state": state,
     }]}});
-    let namespace = format!("--namespace={SYSTEM_NAMESPACE}");
+    let namespace = format!("--namespace={namespace}");
+    let objects = [(format!("node/{node}"), status), (format!("pod/{name}"), running)];
     // The simulation writes both first.
-    for object in ["node/support-node", "pod/manager-1"] {
+    for (object, _) in &objects {
         world.kubectl(&[
             "wait",
             object,
@@ -109,7 +101,7 @@ fn pod(world: &World, port: u16) -> Result<()> {
             "--timeout=60s",
         ])?;
     }
-    for (object, patch) in [("node/support-node", node), ("pod/manager-1", status)] {
+    for (object, patch) in &objects {
         let patch = patch.to_string();
         world.kubectl(&[
             "patch",
@@ -122,6 +114,81 @@ fn pod(world: &World, port: u16) -> Result<()> {
         ])?;
     }
     Ok(())
+}
+
+fn remove_pod(world: &World, node: &str, [namespace, name]: [&str; 2]) -> Result<()> {
+    world.kubectl(&["delete", "node", node, "--wait=false"])?;
+    world
+        .kubectl(&["delete", "pod", name, "-n", namespace, "--force", "--wait=false"])
+        .map(drop)
+}
+
+/// Objects with credentials in the namespace of OLM.
+fn confidential(world: &World) -> Result<()> {
+    let metadata = |name: &str| json!({"name": name, "namespace": SYSTEM_NAMESPACE});
+    world.apply(&[
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": metadata("pull"), "stringData": {"password": "hunter2"},
+        }),
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata("leader"),
+            "spec": {"holderIdentity": "manager-1", "leaseDurationSeconds": 15},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"), "data": {"ini": "p: hunter2"},
+        }),
+    ])
+}
+
+/// The kinds of OLM classic, an object of each, and its program `olm-operator` in an unusual namespace.
+fn classic(world: &World, port: u16) -> Result<()> {
+    for plural in [
+        "catalogsources",
+        "clusterserviceversions",
+        "installplans",
+        "operatorgroups",
+        "subscriptions",
+    ] {
+        let file = format!("manifests/classic/crds/operators.coreos.com_{plural}.yaml");
+        let file = repository().join(file).display().to_string();
+        world.kubectl(&["apply", "--server-side", "-f", &file])?;
+    }
+    world.await_definitions()?;
+    let object = |kind: &str, version: &str, labels: Value, spec: Value| {
+        let name = if labels == json!({}) { "own" } else { "copy" };
+        json!({
+            "apiVersion": format!("operators.coreos.com/{version}"), "kind": kind, "spec": spec,
+            "metadata": {"name": name, "namespace": "elsewhere", "labels": labels},
+        })
+    };
+    let csv = |labels: Value| {
+        let install = json!({"strategy": "deployment", "spec": {"deployments": []}});
+        let spec = json!({"displayName": "Own", "install": install});
+        object("ClusterServiceVersion", "v1alpha1", labels, spec)
+    };
+    let plan = json!({"approval": "Manual", "approved": false, "clusterServiceVersionNames": ["own"]});
+    let subscription = json!({
+        "name": "own", "source": "own", "sourceNamespace": "elsewhere",
+        "config": {"env": [{"name": "DB_PASSWORD", "value": "opensesame"}]},
+    });
+    let template = json!({
+        "metadata": {"labels": {"app": "olm-operator"}}, "spec": {"containers": [{"name": "manager", "image": "a"}]},
+    });
+    world.apply(&[
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}),
+        object("CatalogSource", "v1alpha1", json!({}), json!({"sourceType": "grpc", "image": "r.example/c:1"})),
+        object("Subscription", "v1alpha1", json!({}), subscription),
+        object("InstallPlan", "v1alpha1", json!({}), plan),
+        object("OperatorGroup", "v1", json!({}), json!({})),
+        csv(json!({})),
+        csv(json!({"olm.copiedFrom": "other"})),
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "olm-operator", "namespace": "elsewhere"},
+            "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "olm-operator"}}, "template": template},
+        }),
+    ])?;
+    pod(world, "classic-node", port, ["elsewhere", "olm-operator"])
 }
 
 /// The files of an archive by name, without the folder that all are in.
@@ -143,7 +210,8 @@ fn unpacked(archive: &Path) -> Result<BTreeMap<String, String>> {
 fn a_support_bundle_has_what_helps_and_no_credentials() -> Result<()> {
     CLUSTER.with(async |world| {
         let (port, _kubelet) = kubelet(world).await?;
-        pod(world, port)?;
+        confidential(world)?;
+        pod(world, "support-node", port, MANAGER)?;
         let path = world.folder().join("case.tar.gz");
         let ran = olm(world, "support-bundle --output case.tar.gz")?.ended(0)?;
         // Nothing listens on the metrics port of that Pod.
@@ -202,16 +270,39 @@ fn a_support_bundle_has_what_helps_and_no_credentials() -> Result<()> {
             .map(String::len)
             .sum();
         ensure!(size < 2 << 20, "{size} bytes: {ran}");
-        world.kubectl(&["delete", "node/support-node", "--wait=false"])?;
-        world
-            .kubectl(&[
-                "delete",
-                "pod/manager-1",
-                "-n",
-                SYSTEM_NAMESPACE,
-                "--force",
-                "--wait=false",
-            ])
-            .map(drop)
+        remove_pod(world, "support-node", MANAGER)
+    })
+}
+
+#[test]
+fn a_support_bundle_has_what_there_is_of_olm_classic() -> Result<()> {
+    CLUSTER.with(async |world| {
+        let ran = olm(world, "support-bundle --namespace empty --output without.tar.gz")?.ended(0)?;
+        ensure!(!ran.said.contains("classic"), "{ran}");
+        let (port, _kubelet) = kubelet(world).await?;
+        classic(world, port)?;
+        let ran = olm(world, "support-bundle --namespace empty --output with.tar.gz")?.ended(0)?;
+        ensure!(!ran.said.contains("classic"), "{ran}");
+        let files = unpacked(&world.folder().join("with.tar.gz"))?;
+        for (file, part) in [
+            ("catalogsources.yaml", "image: r.example/c:1"),
+            ("subscriptions.yaml", "sourceNamespace: elsewhere"),
+            ("installplans.yaml", "approval: Manual"),
+            ("operatorgroups.yaml", "kind: OperatorGroup"),
+            ("clusterserviceversions.yaml", "name: own"),
+            ("deployments.yaml", "name: olm-operator"),
+            ("pods.yaml", "--db-password=REDACTED"),
+            ("logs/olm-operator.manager.log", "last line"),
+        ] {
+            let text = files
+                .get(&format!("classic/{file}"))
+                .with_context(|| format!("no {file} in {:?}: {ran}", files.keys()))?;
+            ensure!(text.contains(part), "{file} lacks {part:?}:\n{text}");
+            for secret in SECRETS {
+                ensure!(!text.contains(secret), "{file} has {secret:?}:\n{text}");
+            }
+            ensure!(!text.contains("olm.copiedFrom"), "a copy:\n{text}");
+        }
+        remove_pod(world, "classic-node", ["elsewhere", "olm-operator"])
     })
 }

@@ -109,9 +109,10 @@ impl<'a> Collector<'a> {
             self.keys(plural).await?;
         }
         for pod in &pods {
-            self.logs(pod).await?;
+            self.logs(pod, "logs").await?;
             self.metrics(pod).await?;
         }
+        self.classic().await?;
         self.ours(LAST).await?;
         self.summary(&server)?;
         Ok((self.archive, self.warnings))
@@ -135,20 +136,34 @@ impl<'a> Collector<'a> {
         if let Some(error) = error {
             self.warn(file, &error);
         }
-        if !listed.is_empty() {
-            let documents: Vec<String> = listed.iter().map(olm_yaml::to_yaml).collect();
-            self.add(file, &documents, "---\n")?;
-        }
+        self.documents(file, &listed)?;
         Ok(listed)
     }
 
-    /// The objects of a list, read page by page, and the reason if it ended early.
-    async fn list(&self, path: &str, keep: impl Fn(&Value) -> bool) -> (Vec<Value>, Option<anyhow::Error>) {
+    /// Adds a file of these objects, if there are any.
+    pub(super) fn documents(&mut self, file: &str, objects: &[Value]) -> anyhow::Result<()> {
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let documents: Vec<String> = objects.iter().map(olm_yaml::to_yaml).collect();
+        self.add(file, &documents, "---\n")
+    }
+
+    /// The objects of a list, read page by page, and the reason if it ended early. The path may have a query.
+    pub(super) async fn list(
+        &self,
+        path: &str,
+        keep: impl Fn(&Value) -> bool,
+    ) -> (Vec<Value>, Option<anyhow::Error>) {
+        let query = if path.contains('?') { '&' } else { '?' };
         let (mut found, mut next, mut bytes) = (Vec::new(), String::new(), 0);
         loop {
             let page = async {
                 let answer = self
-                    .ask(&format!("{path}?limit={PAGE}&continue={}", percent_encode(&next)))
+                    .ask(&format!(
+                        "{path}{query}limit={PAGE}&continue={}",
+                        percent_encode(&next)
+                    ))
                     .await?;
                 let page = serde_json::from_slice::<Value>(&answer).context("the answer is not a list")?;
                 anyhow::Ok((answer.len() as u64, page))
@@ -217,8 +232,8 @@ impl<'a> Collector<'a> {
         self.add(&file, &documents, "---\n")
     }
 
-    /// Adds the logs of the containers of a Pod, also those from before a restart.
-    async fn logs(&mut self, pod: &Value) -> anyhow::Result<()> {
+    /// Adds the logs of the containers of a Pod to a folder, also those from before a restart.
+    pub(super) async fn logs(&mut self, pod: &Value, folder: &str) -> anyhow::Result<()> {
         let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
         let statuses = statuses
             .into_iter()
@@ -234,11 +249,11 @@ impl<'a> Collector<'a> {
                     continue;
                 }
                 let name = text(pod, "/metadata/name");
-                let file = format!("logs/{name}.{container}{suffix}.log");
+                let namespace = text(pod, "/metadata/namespace");
+                let file = format!("{folder}/{name}.{container}{suffix}.log");
                 let path = format!(
-                    "/api/v1/namespaces/{}/pods/{name}/log?container={container}&previous={is_previous}\
-                     &tailLines=50000&limitBytes={MAX_LOG}&timestamps=true",
-                    self.namespace
+                    "/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}&previous={is_previous}\
+                     &tailLines=50000&limitBytes={MAX_LOG}&timestamps=true"
                 );
                 self.text(&file, &path).await?;
             }
@@ -310,7 +325,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    fn warn(&mut self, file: &str, error: &anyhow::Error) {
+    pub(super) fn warn(&mut self, file: &str, error: &anyhow::Error) {
         self.warnings
             .push(format!("{file}: {}", self.redactor.text(&message(error, None))));
     }

@@ -122,7 +122,7 @@ impl Redactor {
     /// An object without credentials and managed fields. Values are as deep as the reader of JSON allows.
     pub(super) fn object(&self, value: &mut Value) {
         match value {
-            Value::String(text) => *text = self.text(text),
+            Value::String(text) => *text = self.string(text),
             Value::Array(items) => {
                 let mut is_next = false;
                 for item in items {
@@ -143,6 +143,17 @@ impl Redactor {
         }
     }
 
+    /// A string without credentials; one that is an object in JSON, like the steps of an InstallPlan, as such.
+    fn string(&self, text: &str) -> String {
+        if text.starts_with(['{', '['])
+            && let Ok(mut inner) = serde_json::from_str::<Value>(text)
+        {
+            self.object(&mut inner);
+            return inner.to_string();
+        }
+        self.text(text)
+    }
+
     fn fields(&self, fields: &mut Map<String, Value>) {
         if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
@@ -151,7 +162,8 @@ impl Redactor {
             }
         }
         if fields.get("kind").and_then(Value::as_str) == Some("Secret") {
-            for part in ["data", "stringData"] {
+            // The last is the whole object, as a step of an InstallPlan has it.
+            for part in ["data", "stringData", "manifest"] {
                 fields.get_mut(part).into_iter().for_each(hide);
             }
         }
@@ -264,6 +276,19 @@ mod tests {
         ] {
             assert!(!is_credential(name), "{name}");
         }
+    }
+
+    #[test]
+    fn the_objects_in_an_install_plan_lose_credentials() {
+        let variable = json!({"env": [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "LEVEL", "value": "debug"}]});
+        let secret = json!({"kind": "Secret", "data": {"tls.key": "hunter2"}}).to_string();
+        let mut plan = json!({"status": {"plan": [
+            {"resource": {"kind": "Secret", "manifest": secret}},
+            {"resource": {"kind": "Deployment", "manifest": variable.to_string()}},
+        ]}});
+        Redactor::new().unwrap().object(&mut plan);
+        let text = plan.to_string();
+        assert!(!text.contains("hunter2") && text.contains("debug"), "{text}");
     }
 
     #[test]
