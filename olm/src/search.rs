@@ -1,5 +1,6 @@
 //! `olm search`, and what it has in common with `olm show`.
 
+mod publisher;
 pub(crate) mod show;
 mod versions;
 
@@ -16,6 +17,7 @@ use olm_serve::{PackageSummary, SearchPlace};
 use olm_version::VersionRelease;
 use serde_json::{Value, json};
 
+use self::publisher::Publisher;
 use crate::extension::access::ClusterArguments;
 use crate::extension::cluster::Cluster;
 use crate::extension::cluster::catalogs::{WholeCatalog, no_catalog, whole_catalogs_of};
@@ -82,7 +84,7 @@ pub(crate) struct PackageMetadata {
     pub(crate) default_channel: String,
     pub(crate) description: String,
     pub(crate) display_name: String,
-    pub(crate) provider: String,
+    publisher: Publisher,
     pub(crate) version: String,
     pub(crate) keywords: Vec<String>,
     pub(crate) categories: Vec<String>,
@@ -169,7 +171,7 @@ fn about(catalog: &Catalog, package: &olm_fbc::Package, version: Option<&Version
         default_channel: package.default_channel.clone(),
         description: package.description.clone(),
         display_name: text("/displayName"),
-        provider: text("/provider/name"),
+        publisher: Publisher::of(&csv),
         version: version.map(ToString::to_string).unwrap_or_default(),
         keywords: texts("/keywords"),
         categories: text("/annotations/categories")
@@ -220,11 +222,10 @@ impl PackageMetadata {
             .iter()
             .map(|(name, head)| json!({"name": name, "head": head}))
             .collect();
-        json!({
+        let mut all = json!({
             "catalog": catalog,
             "package": self.name,
             "displayName": self.display_name,
-            "provider": self.provider,
             "version": self.version,
             "defaultChannel": self.default_channel,
             "channels": channels,
@@ -233,7 +234,11 @@ impl PackageMetadata {
             "apis": self.apis,
             "deprecations": self.deprecated,
             "description": self.description,
-        })
+        });
+        if let Some(all) = all.as_object_mut() {
+            all.extend(self.publisher.json());
+        }
+        all
     }
 }
 

@@ -131,18 +131,19 @@ fn text(catalog: &str, package: &PackageMetadata, versions: &str) -> String {
         .iter()
         .map(|(name, head)| format!("{name} ({head})"))
         .collect();
-    for (what, value) in [
+    let facts = [
         ("package", package.name.clone()),
         ("catalog", catalog.to_owned()),
         ("name", package.display_name.clone()),
-        ("provider", package.provider.clone()),
+        ("provider", package.publisher.provider().to_owned()),
         ("version", package.version.clone()),
         ("default", package.default_channel.clone()),
         ("channels", channels.join(", ")),
         ("keywords", package.keywords.join(", ")),
         ("categories", package.categories.join(", ")),
         ("apis", package.apis.join(", ")),
-    ] {
+    ];
+    for (what, value) in facts.into_iter().chain(package.publisher.lines()) {
         if !value.is_empty() {
             let _ = writeln!(text, "{what:<12}{}", escape(&value));
         }

@@ -11,6 +11,7 @@ use olm_fbc::{Bundle, Catalog, Channel, ChannelEntry, SCHEMA_BUNDLE};
 use olm_version::{BuildMetadata, VersionRelease};
 use serde_json::{Value, json};
 
+use super::publisher::Publisher;
 use super::{apis, described};
 use crate::output::table::table;
 
@@ -156,22 +157,26 @@ impl PackageVersion<'_> {
             "edges": entries.collect::<Vec<_>>(),
             "minKubeVersion": text(&self.metadata, "/minKubeVersion"),
             "installModes": self.install_modes(),
+            "keywords": self.keywords(),
             "apis": apis(self.bundle),
             "requires": requires.collect::<Vec<_>>(),
             "relatedImages": images.collect::<Vec<_>>(),
         });
         if let (Some(all), Value::Object(summary)) = (all.as_object_mut(), self.summary()) {
             all.extend(summary);
+            all.extend(Publisher::of(&self.metadata).json());
         }
         all
     }
 
     /// All facts about the version for people.
     pub(super) fn text(&self, catalog: &str) -> String {
+        let publisher = Publisher::of(&self.metadata);
         let mut lines = vec![
             ("package", self.bundle.package.clone()),
             ("catalog", catalog.to_owned()),
             ("name", text(&self.metadata, "/displayName").to_owned()),
+            ("provider", publisher.provider().to_owned()),
             ("version", self.version()),
             ("bundle", self.bundle.name.clone()),
             ("image", self.bundle.image.clone()),
@@ -190,8 +195,10 @@ impl PackageVersion<'_> {
             ("published", self.created().to_owned()),
             ("kubernetes", minimum(text(&self.metadata, "/minKubeVersion"))),
             ("modes", self.install_modes().join(", ")),
+            ("keywords", self.keywords().join(", ")),
             ("apis", apis(self.bundle).join(", ")),
         ]);
+        lines.extend(publisher.lines());
         let requires = self.requires();
         lines.extend(requires.map(|(kind, value)| ("requires", format!("{kind} {value}"))));
         lines.push((
@@ -214,6 +221,11 @@ impl PackageVersion<'_> {
         let modes = list(&self.metadata, "/installModes").iter();
         let supported = modes.filter(|mode| mode.get("supported") == Some(&Value::Bool(true)));
         supported.map(|mode| text(mode, "/type")).collect()
+    }
+
+    fn keywords(&self) -> Vec<&str> {
+        let words = list(&self.metadata, "/keywords").iter();
+        words.filter_map(Value::as_str).collect()
     }
 
     /// The types and the values of the requirements.
