@@ -60,10 +60,13 @@ test-rest:
 # A life of an extension, and what the API server checks by itself: policies in CEL, and definitions of two versions.
 MINORS ?= 1.37 1.35
 ON_A_MINOR := --test commands --test approval --test managers -- lifecycle:: own_upgrade:: admission::
+# Objects as the API server admits, merges and collects them, and the move from OLM classic.
+WHOLE_ON_A_MINOR := --test object_set --test migrate
 
 minors: ## a life of an extension on API servers of the other minor versions MINORS, built from their Go modules
 	$(PROGRAMS)
 	$(foreach minor,$(MINORS),OLM_KUBERNETES=$(minor) $(CARGO) test $(RELEASE) --workspace --no-fail-fast $(ON_A_MINOR) &&) true
+	$(foreach minor,$(MINORS),OLM_KUBERNETES=$(minor) $(CARGO) test $(RELEASE) --workspace --no-fail-fast $(WHOLE_ON_A_MINOR) &&) true
 
 SECONDS_EACH ?= 60
 
