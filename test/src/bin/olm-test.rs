@@ -80,6 +80,8 @@ enum Verb {
     RealRights {
         /// The folder with `bundles/PACKAGE/VERSION`.
         dir: PathBuf,
+        /// Only these packages.
+        packages: Vec<String>,
     },
     /// Real catalogs are mirrored with all their images, and each package resolves at the mirror as at the source.
     RealMirrors {
@@ -172,9 +174,10 @@ fn main() -> ExitCode {
             let passed = olm_test::realdata::migrations::run(&dir, &packages).await?;
             Ok(verdict(passed))
         }),
-        Verb::RealRights { dir } => {
-            wait_for(async { olm_test::realdata::rights::run(&dir).await.map(verdict) })
-        }
+        Verb::RealRights { dir, packages } => wait_for(async {
+            let passed = olm_test::realdata::rights::run(&dir, &packages).await?;
+            Ok(verdict(passed))
+        }),
         Verb::RealMirrors { dir, bundles } => wait_for(async {
             let passed = olm_test::realdata::mirrors::run(&dir, bundles).await?;
             Ok(verdict(passed))
