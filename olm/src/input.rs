@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use olm_api::text::first_of;
+use olm_api::text::{counted, first_of};
 use olm_bundle::BundleFiles;
 use olm_fbc::check::Rule;
 use olm_fbc::meta::{limits, metas};
@@ -209,8 +209,8 @@ impl CatalogFiles {
 /// `1 file (a)`, `5 files (a, b, c and 2 more)`.
 fn listed(names: &[&str]) -> String {
     const SHOWN: usize = 3;
-    let plural = if names.len() == 1 { "" } else { "s" };
-    format!("{} file{plural} ({})", names.len(), first_of(names.iter(), SHOWN))
+    let count = counted(names.len(), "file");
+    format!("{count} ({})", first_of(names.iter(), SHOWN))
 }
 
 /// Checks that there is a directory at `path`; otherwise `hint` is added to the error.

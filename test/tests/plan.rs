@@ -225,7 +225,7 @@ fn an_upgrade(world: &World) -> Result<()> {
         "~ spec.template.spec.containers[name=operator].image: \"sample-operator:v1.0.0\" -> \"sample-operator:v1.1.0\"\n",
         "- ConfigMap planned/planned-old\n",
         "\nRights that the bundle grants:\n+ ServiceAccount planned/planned-operator: delete configmaps\n",
-        "\n~ greetings.planned.olm.example (1 object(s))\n",
+        "\n~ greetings.planned.olm.example (1 object)\n",
         "+ sample-operator:v1.1.0\n- sample-operator:v1.0.0\n",
     ] {
         ensure!(printed.contains(part), "{part:?} is not in {printed}");

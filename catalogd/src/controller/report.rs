@@ -10,7 +10,7 @@ use olm_api::conditions::{self, Report, Status, reason, set_condition};
 use olm_api::names::user;
 use olm_api::readiness::{self, Readiness, Verdict, set_readiness};
 use olm_api::serving::base_url;
-use olm_api::text::escape;
+use olm_api::text::{counted, escape};
 use olm_api::verified::set_verified;
 use olm_api::{ClusterCatalog, Condition};
 use olm_image::Verification;
@@ -329,8 +329,8 @@ fn findings(stored: &ServedContent) -> String {
     if total == 0 {
         return "The catalog check has no findings".to_owned();
     }
-    let plural = if total == 1 { "finding" } else { "findings" };
-    let mut text = format!("{total} {plural} of the catalog check; the catalog is served all the same:");
+    let count = counted(total, "finding");
+    let mut text = format!("{count} of the catalog check; the catalog is served all the same:");
     let mut shown = 0_u64;
     for finding in &stored.findings.first {
         let line = escape(finding);

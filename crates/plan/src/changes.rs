@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use olm_api::text::counted;
 use olm_rollout::object::ObjectId;
 use olm_rollout::report;
 use serde_json::Value;
@@ -50,7 +51,7 @@ impl Changes {
 }
 
 impl fmt::Display for Changes {
-    /// `adds 1 object (…), changes 2 objects (…), removes none`. Objects are named if there are few.
+    /// `adds 1 object (…), changes 2 objects (…), removes nothing`. Objects are named if there are few.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lists = [
             ("adds", &self.added),
@@ -63,7 +64,10 @@ impl fmt::Display for Changes {
             }
             match ids.len() {
                 0 => write!(f, "{verb} nothing")?,
-                count => write!(f, "{verb} {count} object(s) ({})", report::short_names(ids))?,
+                count => {
+                    let count = counted(count, "object");
+                    write!(f, "{verb} {count} ({})", report::short_names(ids))?;
+                }
             }
         }
         Ok(())
@@ -98,13 +102,13 @@ mod tests {
         let text = changes(&before, &after).to_string();
         assert_eq!(
             text,
-            "adds nothing, changes 1 object(s) (ConfigMap n/other), removes 1 object(s) (Secret n/old)"
+            "adds nothing, changes 1 object (ConfigMap n/other), removes 1 object (Secret n/old)"
         );
         after.extend((0..20).map(|number| object("Role", &format!("r{number}"), "", "2.0.0")));
         let found = changes(&before, &after);
         let text = found.to_string();
         assert!(
-            text.starts_with("adds 20 object(s) (Role n/r0, ") && text.contains(" and 10 more)"),
+            text.starts_with("adds 20 objects (Role n/r0, ") && text.contains(" and 10 more)"),
             "{text}"
         );
         assert!(found.touches(&after[1]) && found.touches(&after[2]) && !found.touches(&after[0]));

@@ -110,7 +110,7 @@ fn an_object_that_the_new_schema_refuses_holds_the_upgrade() {
         ("v1", object("a", &json!({"x": "a"}))),
         ("v1", object("b", &json!({}))),
     ];
-    let expected = "v1: ^.spec.x: existingObjects: 1 existing object(s) would be invalid, since the value is of type string, \
+    let expected = "v1: ^.spec.x: existingObjects: 1 existing object would be invalid, since the value is of type string, \
                 not integer: n/a";
     assert_eq!(looked(&old, &new, &objects), [expected]);
     assert_eq!(looked(&old, &new, &[]), [""; 0]);
@@ -187,7 +187,7 @@ fn findings_in_many_objects_are_counted_and_skipped_rules_are_named() {
     assert_eq!(
         texts,
         [
-            "5 existing object(s) would be invalid, since the value is none of the values that are allowed: n/o0, n/o1, \
+            "5 existing objects would be invalid, since the value is none of the values that are allowed: n/o0, n/o1, \
           n/o2 and 2 more"
         ]
     );

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 
 use olm_api::names;
-use olm_api::text::first_of;
+use olm_api::text::{counted, first_of};
 use olm_fbc::similar::nearest;
 use olm_version::quoted;
 
@@ -265,9 +265,8 @@ fn by_version(left: &Candidate, right: &Candidate) -> Ordering {
 
 /// `2 bundles (a, b)`, `5 bundles (a, b, c and 2 more)`.
 fn list<S: Display>(noun: &str, names: impl ExactSizeIterator<Item = S>) -> String {
-    let count = names.len();
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural} ({})", first_of(names, SHOWN))
+    let count = counted(names.len(), noun);
+    format!("{count} ({})", first_of(names, SHOWN))
 }
 
 fn bundles(candidates: &[&Candidate]) -> String {

@@ -1,5 +1,6 @@
 //! Safe display of text from outside: catalogs, bundles, registries and users may put any character into a name or
-//! message. And [`first_of`], the display of a list that may be long.
+//! message. And [`first_of`], the display of a list that may be
+//! long, and [`counted`], that of a number.
 //!
 //! [`escape`] is for one value or line that becomes part of a text, [`escape_lines`] for a text of several lines that
 //! is written, and [`escape_json`] for JSON, whose data it does not change.
@@ -20,6 +21,12 @@ pub fn first_of<S: Display>(names: impl ExactSizeIterator<Item = S>, most: usize
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// A number of things, with the noun in the singular or the plural: `1 object`, `2 objects`. The noun takes an `s`.
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// The text with all control, bidirectional and invisible characters written as escapes such as `\n`, `\u001b` or
@@ -94,6 +101,12 @@ const fn is_hidden(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_has_its_noun_in_the_singular_or_the_plural() {
+        let texts = [0_u64, 1, 2].map(|count| counted(count, "object"));
+        assert_eq!(texts, ["0 objects", "1 object", "2 objects"]);
+    }
 
     #[test]
     fn hidden_characters_are_escaped_and_printable_text_stays() {

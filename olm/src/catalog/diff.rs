@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
+use olm_api::text::counted;
 use olm_author::diff::{Change, ChannelDiff, Diff, PackageDiff, Replaced, diff};
 use serde_json::json;
 
@@ -112,11 +113,6 @@ fn breaking(is_breaking: bool) -> &'static str {
     if is_breaking { BREAKING } else { "" }
 }
 
-/// `2 channels`, `1 bundle`.
-fn number(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Each change once: changes that result from an added or removed package, channel or bundle are not repeated.
 fn package_text(package: &PackageDiff, text: &mut String) {
     let (sign, name) = (mark(package.change), &package.name);
@@ -124,8 +120,8 @@ fn package_text(package: &PackageDiff, text: &mut String) {
         let _ = writeln!(
             text,
             "{sign} package {name}: {}, {}{}",
-            number(package.channels.len(), "channel"),
-            number(package.bundles.len(), "bundle"),
+            counted(package.channels.len(), "channel"),
+            counted(package.bundles.len(), "bundle"),
             breaking(package.change == Change::Removed)
         );
         return;
@@ -172,7 +168,7 @@ fn channel_text(package: &PackageDiff, channel: &ChannelDiff, text: &mut String)
         let _ = writeln!(
             text,
             "  {sign} channel {name}: {}{end}",
-            number(entries, "bundle")
+            counted(entries, "bundle")
         );
         return;
     }

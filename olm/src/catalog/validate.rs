@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use clap::Args;
-use olm_api::text::escape;
+use olm_api::text::{counted, escape};
 use olm_author::lint::{CatalogLint, Severity};
 use olm_fbc::check::{BlobLocation, Object, Rule};
 use olm_fbc::{CatalogFinding, CatalogReport};
@@ -119,12 +119,11 @@ pub(crate) fn summary(report: &CatalogReport) -> String {
         .iter()
         .filter(|finding| finding.rule.severity() == Severity::Warning)
         .count();
-    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     match (errors, warnings) {
         (0, 0) => "no problems found".to_owned(),
-        (0, warnings) => format!("valid, with {}", count(warnings, "warning")),
-        (errors, 0) => count(errors, "error"),
-        (errors, warnings) => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
+        (0, warnings) => format!("valid, with {}", counted(warnings, "warning")),
+        (errors, 0) => counted(errors, "error"),
+        (errors, warnings) => format!("{}, {}", counted(errors, "error"), counted(warnings, "warning")),
     }
 }
 

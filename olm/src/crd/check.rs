@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use clap::Args;
+use olm_api::text::counted;
 use olm_preflight::crd_upgrade::migration::{Migration, migration};
 use olm_preflight::crd_upgrade::{Change, Check, Finding, FindingLocation, Policy, compare};
 use serde_json::{Value, json};
@@ -95,7 +96,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if faults == 0 {
         return Ok(Status::Success);
     }
-    note(&format!("{faults} finding(s) block the change"));
+    let verb = if faults == 1 { "blocks" } else { "block" };
+    note(&format!("{} {verb} the change", counted(faults, "finding")));
     Ok(Status::Failure)
 }
 

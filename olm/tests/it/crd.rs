@@ -38,7 +38,7 @@ fn everything_that_is_found_is_said_and_the_policy_decides() {
         (
             1,
             format!("{removed}greetings.example.com may not be replaced\n  error: {pattern}\n"),
-            "1 finding(s) block the change\n"
+            "1 finding blocks the change\n"
         )
     );
     let run = olm(

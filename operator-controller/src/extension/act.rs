@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube::api::{Api, Patch};
 use olm_api::conditions::{Report, SUCCEEDED, Status, reason, set_condition};
 use olm_api::names::{field_manager, migration};
+use olm_api::text::counted;
 use olm_api::{ClusterExtension, ClusterObjectSet};
 use olm_platform::write::patched_by;
 use serde_json::json;
@@ -364,7 +365,8 @@ async fn migrate(
             "migrated the stored objects of a CRD and removed versions from status.storedVersions"
         );
         cache.migrated.push(format!(
-            "migrated {count} object(s) of CRD {name:?} to {}; removed {gone} from status.storedVersions",
+            "migrated {} of CRD {name:?} to {}; removed {gone} from status.storedVersions",
+            counted(count, "object"),
             rewrite.storage
         ));
     }

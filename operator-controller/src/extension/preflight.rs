@@ -243,7 +243,7 @@ async fn examine(
         if stored_versions::is_foreign(old, &ours, settings.options.adopt) {
             return Err(PreflightError::Foreign {
                 name: (*name).to_owned(),
-                gone: rewrite.gone.join(", "),
+                gone: rewrite.versions(),
             });
         }
     }

@@ -7,6 +7,7 @@ mod successor;
 use std::{collections::BTreeSet, time::Duration};
 
 use kube::{Api, core::ObjectMeta};
+use olm_api::text::counted;
 use olm_api::{
     ClusterExtension, ClusterObjectSet,
     cluster_extension::controlling_extension,
@@ -453,7 +454,8 @@ fn may_be_left(left: &[ObjectId]) -> String {
     if left.is_empty() {
         return String::new();
     }
-    format!("; {} object(s) may be left: {}", left.len(), report::names(left))
+    let count = counted(left.len(), "object");
+    format!("; {count} may be left: {}", report::names(left))
 }
 
 #[cfg(test)]
@@ -523,7 +525,7 @@ mod tests {
         assert_eq!(
             explain(conclusion, &set, &[id]).state,
             Some(RevisionState::Retrying(
-                "cannot remove the objects of this revision: no account; 1 object(s) may be left: ConfigMap.v1 n/a; \
+                "cannot remove the objects of this revision: no account; 1 object may be left: ConfigMap.v1 n/a; \
                  removal continues once that is fixed; to keep them, run `kubectl annotate clusterobjectset \
                  greeter-1 --overwrite olm.operatorframework.io/uninstall=orphan`"
                     .to_owned()

@@ -164,7 +164,7 @@ fn an_object_that_the_new_schema_refuses_holds_the_upgrade() -> Result<()> {
     annotate(world, "refused-objects", user::CRD_POLICY, Some("type=Off")).await?;
     patch_source(world, "refused-objects", json!({ "version": "1.1.0" })).await?;
     let expected = "validating upgrade for CRD \"greetings.refused-objects.olm.example\": v1: ^.spec.name: existingObjects: 1 existing \
-                object(s) would be invalid, since the value is of type string, not integer: refused-objects/guest";
+                object would be invalid, since the value is of type string, not integer: refused-objects/guest";
     await_progressing(world, "refused-objects", reason::RETRYING, expected).await?;
     ensure!(installed_version(&extensions(world).get("refused-objects").await?) == Some("1.0.0"));
     ensure!(revisions(world).get_opt("refused-objects-2").await?.is_none());
@@ -209,7 +209,7 @@ async fn a_way_back_that_is_refused_touches_nothing(world: &World) -> Result<()>
     let set = revisions(world).get("refused-objects-3").await?;
     let warnings = set.annotation(annotation::WARNINGS).unwrap_or_default();
     ensure!(
-        warnings.contains("existingObjects: 1 existing object(s) would be invalid"),
+        warnings.contains("existingObjects: 1 existing object would be invalid"),
         "{warnings}"
     );
     Ok(())
@@ -236,7 +236,7 @@ fn the_command_line_finds_the_same(world: &World) -> Result<()> {
     let said = String::from_utf8_lossy(&run.stdout);
     for part in [
         "greetings.refused-objects.olm.example may not be replaced",
-        "error: v1: ^.spec.name: existingObjects: 1 existing object(s) would be invalid",
+        "error: v1: ^.spec.name: existingObjects: 1 existing object would be invalid",
         "warning: v1: ^.spec.name: type: type changed",
     ] {
         ensure!(
@@ -457,7 +457,7 @@ fn stored_versions_of_an_unowned_crd_are_migrated_only_after_adoption() -> Resul
         "subjects": [{"kind": "ServiceAccount", "name": "unowned-crd-installer", "namespace": "unowned-crd"}],
     })])?;
     world.kubectl(&["apply", "--server-side", "-f", &file(world, "unowned-crd", "1.1.0")?])?;
-    let expected = "cannot remove version(s) v1 from status.storedVersions of CRD \"greetings.unowned-crd.olm.example\", which \
+    let expected = "cannot remove version v1 from status.storedVersions of CRD \"greetings.unowned-crd.olm.example\", which \
                 belongs to another owner";
     await_progressing(world, "unowned-crd", reason::RETRYING, expected).await?;
     ensure!(stored()? == json!(["v1", "v2"]), "{}", stored()?);

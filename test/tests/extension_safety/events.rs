@@ -36,7 +36,7 @@ fn an_uneventful_life_emits_no_warnings() -> Result<()> {
             ),
             (
                 "Uninstalling",
-                "uninstalling deletes 1 custom resource definition(s)",
+                "uninstalling deletes 1 custom resource definition with all custom resources: ",
             ),
             ("Uninstalled", "Removed all objects"),
         ] {

@@ -83,7 +83,7 @@ fn lost_rights_and_skipped_kinds_are_reported_with_the_fix() -> Result<()> {
     }
     until_powerless(world, "lost-rights").await?;
     extensions(world).delete("lost-rights", &DeleteParams::default()).await?;
-    await_progressing(world, "lost-rights", reason::RETRYING, "object(s) may be left: ").await?;
+    await_progressing(world, "lost-rights", reason::RETRYING, " may be left: ").await?;
     let extension = extensions(world).get("lost-rights").await?;
     ensure!(
         !conditions::is_true(extension.conditions(), conditions::AVAILABLE),

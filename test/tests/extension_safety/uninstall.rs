@@ -35,7 +35,7 @@ async fn remove_with_account(world: &World, name: &str) -> Result<String> {
     let parts = [
         "does not exist: create ",
         "cannot remove the objects of this revision",
-        "object(s) may be left: ",
+        " may be left: ",
         &format!("service account {name}/{installer}"),
         user::UNINSTALL,
         ALL_AT_ONCE,
@@ -347,58 +347,70 @@ fn mentioning(world: &World, name: &str) -> Result<BTreeSet<String>> {
 #[test]
 fn uninstalling_counts_the_deleted_objects_and_leaves_nothing_behind() -> Result<()> {
     CLUSTER.with(async |world| {
-    let accounts = account_file(world, "traceless")?;
-    world.kubectl(&["apply", "--server-side", "-f", &accounts])?;
-    let before = world
-        .eventually("the namespace is complete", SOON, async || {
-            let found = mentioning(world, "traceless")?;
-            let complete = ["ServiceAccount traceless/default", "ConfigMap traceless/kube-root-ca.crt"];
-            Ok(complete
-                .iter()
-                .all(|object| found.contains(*object))
-                .then_some(found))
-        })
-        .await?;
-    install(world, "traceless", "1.0.0").await?;
-    world
-        .eventually("there is something to remove", SOON, async || {
-            Ok((mentioning(world, "traceless")?.len() > before.len() + 5).then_some(()))
-        })
-        .await?;
-    let mut held = greeting("traceless", "v1", "held", json!({ "name": "x" }));
-    held["metadata"]["finalizers"] = json!(["traceless.olm.example/wait"]);
-    world.apply(&[held, greeting("traceless", "v1", "free", json!({ "name": "x" }))])?;
-    extensions(world)
-        .delete("traceless", &DeleteParams::default())
-        .await?;
-    let counted = "uninstalling deletes 1 custom resource definition(s) with all objects of their kinds: 2 \
+        let accounts = account_file(world, "traceless")?;
+        world.kubectl(&["apply", "--server-side", "-f", &accounts])?;
+        let before = world
+            .eventually("the namespace is complete", SOON, async || {
+                let found = mentioning(world, "traceless")?;
+                let complete = [
+                    "ServiceAccount traceless/default",
+                    "ConfigMap traceless/kube-root-ca.crt",
+                ];
+                Ok(complete
+                    .iter()
+                    .all(|object| found.contains(*object))
+                    .then_some(found))
+            })
+            .await?;
+        install(world, "traceless", "1.0.0").await?;
+        world
+            .eventually("there is something to remove", SOON, async || {
+                Ok((mentioning(world, "traceless")?.len() > before.len() + 5).then_some(()))
+            })
+            .await?;
+        let mut held = greeting("traceless", "v1", "held", json!({ "name": "x" }));
+        held["metadata"]["finalizers"] = json!(["traceless.olm.example/wait"]);
+        world.apply(&[held, greeting("traceless", "v1", "free", json!({ "name": "x" }))])?;
+        extensions(world)
+            .delete("traceless", &DeleteParams::default())
+            .await?;
+        let counted = "uninstalling deletes 1 custom resource definition with all custom resources: 2 \
                    greetings.traceless.olm.example";
-    await_event(world, "traceless", "Uninstalling", counted).await?;
-    let message = await_progressing(world, "traceless", reason::RETRYING, "have finalizers of an operator that is gone").await?;
-    for part in [
-        counted,
-        "customresourcecleanup",
-        "traceless/held (traceless.olm.example/wait)",
-    ] {
-        ensure!(message.contains(part), "{part:?} is not in {message}");
-    }
-    world.kubectl(&[
-        "patch",
-        "greetings.traceless.olm.example/held",
-        "-n",
-        "traceless",
-        "--type=merge",
-        "-p",
-        r#"{"metadata":{"finalizers":null}}"#,
-    ])?;
-    await_gone(world, "traceless").await?;
-    await_event(world, "traceless", "Uninstalled", "Removed all objects").await?;
-    world
-        .eventually("nothing of ours is left", SOON, async || {
-            let left: Vec<String> = mentioning(world, "traceless")?.difference(&before).cloned().collect();
-            ensure!(left.is_empty(), "{left:?}");
-            Ok(Some(()))
-        })
-        .await
+        await_event(world, "traceless", "Uninstalling", counted).await?;
+        let message = await_progressing(
+            world,
+            "traceless",
+            reason::RETRYING,
+            "have finalizers of an operator that is gone",
+        )
+        .await?;
+        for part in [
+            counted,
+            "customresourcecleanup",
+            "traceless/held (traceless.olm.example/wait)",
+        ] {
+            ensure!(message.contains(part), "{part:?} is not in {message}");
+        }
+        world.kubectl(&[
+            "patch",
+            "greetings.traceless.olm.example/held",
+            "-n",
+            "traceless",
+            "--type=merge",
+            "-p",
+            r#"{"metadata":{"finalizers":null}}"#,
+        ])?;
+        await_gone(world, "traceless").await?;
+        await_event(world, "traceless", "Uninstalled", "Removed all objects").await?;
+        world
+            .eventually("nothing of ours is left", SOON, async || {
+                let left: Vec<String> = mentioning(world, "traceless")?
+                    .difference(&before)
+                    .cloned()
+                    .collect();
+                ensure!(left.is_empty(), "{left:?}");
+                Ok(Some(()))
+            })
+            .await
     })
 }

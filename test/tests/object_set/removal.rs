@@ -19,7 +19,7 @@ fn removal_waits_for_the_account_and_continues_when_it_is_back() {
         place.remove(&name).await;
         let message = format!(
             "cannot remove the objects of this revision: service account {0}/installer does not exist: \
-             create it by `kubectl create serviceaccount installer -n {0}`; 1 object(s) may be left: ConfigMap.v1 {0}/one",
+             create it by `kubectl create serviceaccount installer -n {0}`; 1 object may be left: ConfigMap.v1 {0}/one",
             place.name
         );
         // A token of the deleted account may be good for a moment yet.
@@ -187,7 +187,7 @@ fn removal_without_permissions_names_the_remaining_objects_and_continues_when_th
             .await;
         place.remove(&name).await;
         let left = format!(
-            "2 object(s) may be left: ConfigMap.v1 {0}/one, ConfigMap.v1 {0}/two",
+            "2 objects may be left: ConfigMap.v1 {0}/one, ConfigMap.v1 {0}/two",
             place.name
         );
         // The rights may be gone a moment later than the deletion begins.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use olm_api::object::qualified_name;
-use olm_api::text::first_of;
+use olm_api::text::{counted, first_of};
 use serde_json::Value;
 
 use super::budget::{Budget, Exhausted, Patterns};
@@ -241,8 +241,8 @@ impl Hits {
 
 fn describe(message: &str, hits: &Hits) -> String {
     format!(
-        "{} existing object(s) would be invalid, since the value {message}: {}",
-        hits.count,
+        "{} would be invalid, since the value {message}: {}",
+        counted(hits.count, "existing object"),
         hits.named()
     )
 }

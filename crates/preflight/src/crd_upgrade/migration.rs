@@ -48,6 +48,13 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
+    /// The versions that leave the list: `version v1`, `versions v1, v2`.
+    #[must_use]
+    pub fn versions(&self) -> String {
+        let plural = if self.gone.len() == 1 { "" } else { "s" };
+        format!("version{plural} {}", self.gone.join(", "))
+    }
+
     /// The rights that it needs: to write every object, and to clean the list of stored versions.
     #[must_use]
     pub fn rights(&self) -> [Right; 3] {

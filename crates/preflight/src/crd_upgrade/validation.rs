@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use olm_api::text::counted;
 use serde_json::{Map, Value};
 
 use super::budget::{Budget, Exhausted, Patterns, STEP_BYTES};
@@ -337,10 +338,14 @@ impl Validator<'_> {
         let size = u64::try_from(size).unwrap_or(u64::MAX);
         let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
         if let Some(limit) = limit(least).filter(|limit| size < *limit) {
-            self.report(position, least, || format!("has fewer than {limit} {what}(s)"))?;
+            self.report(position, least, || {
+                format!("has fewer than {}", counted(limit, what))
+            })?;
         }
         if let Some(limit) = limit(most).filter(|limit| size > *limit) {
-            self.report(position, most, || format!("has more than {limit} {what}(s)"))?;
+            self.report(position, most, || {
+                format!("has more than {}", counted(limit, what))
+            })?;
         }
         Ok(())
     }

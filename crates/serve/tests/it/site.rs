@@ -458,7 +458,11 @@ async fn short_texts_are_whole_and_the_summary_is_that_of_the_search() {
     assert!(shown("/").await.contains("/icon\" alt=\"\" loading=\"lazy\""));
     for path in ["/packages/cat/shelf", "/packages/cat/shelf/versions/shelf.v1"] {
         let text = shown(path).await;
-        for part in ["<p class=\"lead\">A shelf.</p>", "<em>books</em>", "/icon\" alt=\"\">"] {
+        for part in [
+            "<p class=\"lead\">A shelf.</p>",
+            "<em>books</em>",
+            "/icon\" alt=\"\">",
+        ] {
             assert!(text.contains(part), "{path}: {part} in {text}");
         }
         assert!(!text.contains("class=\"long\""), "{path}: {text}");

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use olm_api::text::counted;
 use olm_plan::ChangePlan;
 use olm_plan::definitions::{Class, Effect};
 use olm_plan::fields::FieldChange;
@@ -195,7 +196,7 @@ fn definitions(plan: &ChangePlan, text: &mut String) {
         };
         let objects = definition
             .objects
-            .map_or(String::new(), |count| format!(" ({count} object(s))"));
+            .map_or(String::new(), |count| format!(" ({})", counted(count, "object")));
         let effect = match definition.effect {
             Effect::Deleted => ", deleted with all objects of its kind",
             Effect::Left => ", stays on the cluster",

@@ -10,6 +10,7 @@ use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, Error};
 use olm_api::names::field_manager;
 use olm_api::object::{qualified_name, text};
+use olm_api::text::counted;
 use olm_preflight::dry_run::{self, BundleContent, Denial, DryRunOutcome, MAX_OBJECTS, in_both};
 use serde_json::Value;
 
@@ -83,11 +84,8 @@ impl fmt::Display for Rehearsal {
         let Some(first) = self.unchecked.first() else {
             return Ok(());
         };
-        let count = self.unchecked.len();
-        writeln!(
-            f,
-            "cannot check whether the API server accepts {count} object(s): {first}"
-        )
+        let count = counted(self.unchecked.len(), "object");
+        writeln!(f, "cannot check whether the API server accepts {count}: {first}")
     }
 }
 
@@ -225,7 +223,7 @@ mod tests {
         );
         assert!(
             report.ends_with(
-                "accepts 2 object(s): ConfigMap n/a: admission webhook \"w\" does not support dry run\n"
+                "accepts 2 objects: ConfigMap n/a: admission webhook \"w\" does not support dry run\n"
             ),
             "{report}"
         );

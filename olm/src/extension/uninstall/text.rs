@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use olm_api::names::label;
+use olm_api::text::counted;
 use olm_plan::change::ObjectName;
 use olm_plan::uninstall::{CustomResources, UninstallPlan};
 
@@ -56,8 +57,7 @@ pub(super) fn text(plan: &UninstallPlan, remains: &Remains, policy: &str) -> Str
 fn count(objects: usize) -> String {
     match objects {
         0 => "no objects".to_owned(),
-        1 => "1 object".to_owned(),
-        several => format!("{several} objects"),
+        some => counted(some, "object"),
     }
 }
 

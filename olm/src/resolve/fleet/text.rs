@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use olm_api::text::{escape, first_of};
+use olm_api::text::{counted, escape, first_of};
 use olm_resolve::cluster::fleet::{Change, ExtensionPlan, Step};
 
 use super::FleetPlan;
@@ -132,17 +132,13 @@ fn named(clusters: &[&str]) -> String {
 fn summary(plan: &FleetPlan, text: &mut String) {
     let summary = &plan.summary;
     let of = |change| summary.changes.get(&change).copied().unwrap_or_default();
-    let plural = |number: usize| if number == 1 { "" } else { "s" };
     let _ = writeln!(
         text,
-        "{} of {} cluster{} would change: {} install{}, {} update{}; {} stay, {} without a bundle, {} from other catalogs",
+        "{} of {} would change: {}, {}; {} stay, {} without a bundle, {} from other catalogs",
         summary.clusters_that_change,
-        summary.clusters,
-        plural(summary.clusters),
-        of(Change::Install),
-        plural(of(Change::Install)),
-        of(Change::Update),
-        plural(of(Change::Update)),
+        counted(summary.clusters, "cluster"),
+        counted(of(Change::Install), "install"),
+        counted(of(Change::Update), "update"),
         of(Change::Stay),
         of(Change::NoBundle),
         of(Change::OtherCatalog),

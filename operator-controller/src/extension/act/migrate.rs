@@ -53,31 +53,31 @@ pub(crate) enum MigrationError {
     /// There are too many objects.
     #[error(
         "cannot remove {} from status.storedVersions of CRD {definition:?}: the limit on the {limit} is exceeded; migrate the objects by a StorageVersionMigration and remove the versions from the list",
-        versions(.gone)
+        gone
     )]
     TooMany {
         definition: String,
-        /// The versions.
-        gone: Vec<String>,
+        /// The versions, as [`Rewrite::versions`] names them.
+        gone: String,
         /// The limit that is exceeded.
         limit: &'static str,
     },
     /// Not all objects are written yet. The next run continues.
     #[error(
         "migrating the stored objects of CRD {definition:?}, to remove {} from status.storedVersions",
-        versions(.gone)
+        gone
     )]
     Unfinished {
         definition: String,
-        /// The versions.
-        gone: Vec<String>,
+        /// The versions, as [`Rewrite::versions`] names them.
+        gone: String,
     },
     /// The server refused a request.
-    #[error("cannot remove {} from status.storedVersions of CRD {definition:?}: {what}: {}", versions(.gone), .failure.message)]
+    #[error("cannot remove {} from status.storedVersions of CRD {definition:?}: {what}: {}", gone, .failure.message)]
     Refused {
         definition: String,
-        /// The versions.
-        gone: Vec<String>,
+        /// The versions, as [`Rewrite::versions`] names them.
+        gone: String,
         /// The request.
         what: String,
         /// The answer.
@@ -103,10 +103,6 @@ impl StageError for MigrationError {
     }
 }
 
-fn versions(gone: &[String]) -> String {
-    format!("version(s) {}", gone.join(", "))
-}
-
 /// Writes the objects and cleans the list. Returns the number of written objects. `live` is the CRD that was read; if
 /// it has changed, the list is not cleaned. `progress` is the progress of earlier runs, and is updated.
 pub(crate) async fn migrate(
@@ -118,18 +114,18 @@ pub(crate) async fn migrate(
 ) -> Result<usize, MigrationError> {
     let refused = |what: &str, failure| MigrationError::Refused {
         definition: rewrite.definition.clone(),
-        gone: rewrite.gone.clone(),
+        gone: rewrite.versions(),
         what: what.to_owned(),
         failure: Box::new(failure),
     };
     let too_many = |limit| MigrationError::TooMany {
         definition: rewrite.definition.clone(),
-        gone: rewrite.gone.clone(),
+        gone: rewrite.versions(),
         limit,
     };
     let unfinished = || MigrationError::Unfinished {
         definition: rewrite.definition.clone(),
-        gone: rewrite.gone.clone(),
+        gone: rewrite.versions(),
     };
     let collection = Collection {
         group: &rewrite.group,

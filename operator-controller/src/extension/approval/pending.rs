@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use olm_api::conditions::{Change, Report, Status, reason, set_condition};
 use olm_api::names::{API_VERSION, CLUSTER_EXTENSION, annotation, label};
 use olm_api::pending_change::{self, APPLIED, PendingChangeSpec, text};
+use olm_api::text::counted;
 use olm_api::{ClusterExtension, PendingChange};
 use olm_plan::ChangePlan;
 use olm_plan::approval::{ChangeClass, widens_rights};
@@ -221,10 +222,7 @@ fn summary(plan: &ChangePlan) -> Vec<String> {
     let verified = observed.verified.iter().chain(&observed.verified_images).cloned();
     let added = objects.added.iter().map(|object| format!("adds {}", object.id));
     let changed = objects.changed.iter().map(|object| {
-        let fields = match object.fields.len() {
-            1 => "1 field".to_owned(),
-            several => format!("{several} fields"),
-        };
+        let fields = counted(object.fields.len(), "field");
         format!("changes {} ({fields})", object.id)
     });
     let removed = objects.removed.iter().map(|id| format!("removes {id}"));

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client};
 use olm_api::ClusterExtension;
 use olm_api::object::qualified_name;
-use olm_api::text::first_of;
+use olm_api::text::{counted, first_of};
 use olm_platform::log::chain;
 use olm_preflight::crd_upgrade::{definition_name, resource};
 use serde_json::Value;
@@ -112,8 +112,8 @@ pub(crate) async fn count(
     let counts: Vec<String> = stream::iter(work).buffered(AT_ONCE).collect().await;
     (!counts.is_empty()).then(|| {
         format!(
-            "uninstalling deletes {} custom resource definition(s) with all objects of their kinds: {}",
-            kinds.definitions.len(),
+            "uninstalling deletes {} with all custom resources: {}",
+            counted(kinds.definitions.len(), "custom resource definition"),
             counts.join(", ")
         )
     })

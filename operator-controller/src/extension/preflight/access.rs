@@ -65,7 +65,7 @@ pub(crate) enum PreflightError {
     },
     /// Stored versions of another owner's CRD would have to be removed.
     #[error(
-        "cannot remove version(s) {gone} from status.storedVersions of CRD {name:?}, which belongs to another owner; to let this extension take it over, set the annotation {key}", key = user::ADOPT
+        "cannot remove {gone} from status.storedVersions of CRD {name:?}, which belongs to another owner; to let this extension take it over, set the annotation {key}", key = user::ADOPT
     )]
     Foreign {
         /// The definition.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use olm_api::text::counted;
+
 use super::Explanation;
 use crate::output::table::table;
 
@@ -74,7 +76,7 @@ fn why(explanation: &Explanation, text: &mut String) {
     let _ = write!(text, "\nWhy:\n{}", indented(&shown.join("\n")));
     let more = message.len() - shown.len();
     if more > 0 {
-        let _ = writeln!(text, "  and {more} more line(s); -o yaml shows all");
+        let _ = writeln!(text, "  and {}; -o yaml shows all", counted(more, "more line"));
     }
     let (Some(updates), Some(by)) = (updates, held) else {
         return;
