@@ -1,6 +1,5 @@
 //! Safe display of text from outside: catalogs, bundles, registries and users may put any character into a name or
-//! message. And [`first_of`], the display of a list that may be
-//! long, and [`counted`], that of a number.
+//! message. And [`first_of`], the display of a list that may be long, and [`counted`], that of a number.
 //!
 //! [`escape`] is for one value or line that becomes part of a text, [`escape_lines`] for a text of several lines that
 //! is written, and [`escape_json`] for JSON, whose data it does not change.

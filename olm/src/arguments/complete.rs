@@ -11,7 +11,7 @@ const NO_FILES: &str = ":4\n";
 const FILES: &str = ":0\n";
 
 /// The names of values that are never files.
-const NEVER_FILES: [&str; 25] = [
+const NEVER_FILES: [&str; 29] = [
     "ALERT",
     "CEL",
     "CHANNEL",
@@ -20,20 +20,24 @@ const NEVER_FILES: [&str; 25] = [
     "DIGEST",
     "EXTENSION",
     "HOST",
+    "KEY=VALUE",
     "LEVEL",
     "MIB",
     "NAME",
+    "NAME=NUMBER",
     "NAMESPACE",
     "NAMESPACE/NAME",
     "NUMBER",
     "PACKAGE",
     "PACKAGE[@RANGE]",
     "PATTERN",
+    "POLICY",
     "RANGE",
     "SUBJECT",
     "SUBSCRIPTION",
     "TEXT",
     "TIME",
+    "TYPE",
     "URL",
     "VERSION",
     "WORDS",
@@ -113,7 +117,7 @@ fn positional<'c>(command: &'c Command, words: &[String]) -> Option<&'c Arg> {
     for word in words {
         if is_value {
             is_value = false;
-        } else if word.starts_with('-') {
+        } else if word.starts_with('-') && word != "-" {
             is_value = option(command, word).is_some_and(|option| option.get_action().takes_values());
         } else {
             at += 1;

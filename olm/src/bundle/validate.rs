@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     }
     let rule_sets = selected(&arguments.select)?;
     let Some(source) = &arguments.source else {
-        bail!("SOURCE is missing");
+        bail!("name the bundle to check: `olm bundle validate SOURCE`");
     };
     let mut options = options(arguments)?;
     let bundle = open_bundle(source, &arguments.registry)?;

@@ -26,8 +26,8 @@ use crate::output::{CommandResult, Status, note, print_text};
                   ClusterObjectSets, ChangePolicies and PendingChanges, and the events about them\n  - Deployments, Pods, Services, \
                   Leases and events in the namespace of OLM; names and keys of its Secrets and ConfigMaps\n  - the logs of both \
                   managers, also from before a restart, and their metrics where the API server reaches them\n  - of OLM \
-                  classic, where it is installed: CatalogSources, Subscriptions, InstallPlans, ClusterServiceVersions without copies, OperatorGroups and \
-                  OperatorConditions of all namespaces; the Deployments and Pods of olm-operator, catalog-operator and \
+                  classic, where it is installed: CatalogSources, Subscriptions, InstallPlans, ClusterServiceVersions \
+                  without copies, OperatorGroups and OperatorConditions of all namespaces; the Deployments and Pods of olm-operator, catalog-operator and \
                   packageserver, and their logs\n\nValues of Secrets, \
                   private keys, tokens, passwords in URLs, and environment variables, annotations, arguments and settings with \
                   names like those of credentials are replaced by REDACTED. Read the archive before you hand it on: programs may \

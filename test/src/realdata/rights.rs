@@ -26,10 +26,11 @@ use crate::world::{Lab, binary, kubectl};
 
 const ACCOUNT: &str = "installer";
 
-/// Prints a line for each bundle like a test, of these packages only when some are named, and returns whether all passed.
+/// Prints a line for each bundle like a test, of these packages only when some are named, and returns whether all
+/// passed.
 ///
 /// # Errors
-/// When the data cannot be read or the cluster does not start.
+/// When the data cannot be read, has not all named packages, or the cluster does not start.
 pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
     let lab = Lab::empty().await?;
     let served = served(&Discovery::new(lab.client.clone()).run().await?);
@@ -38,8 +39,14 @@ pub async fn run(dir: &Path, packages: &[String]) -> Result<bool> {
     let mut verbs = 0;
     let mut out = std::io::stdout();
     let root = dir.join("bundles");
+    let known = directories(&root);
+    let unknown: Vec<&String> = packages
+        .iter()
+        .filter(|package| !known.contains(package.as_str()))
+        .collect();
+    ensure!(unknown.is_empty(), "no bundles of {unknown:?}");
     let wanted = |package: &String| packages.is_empty() || packages.contains(package);
-    for package in directories(&root).into_iter().filter(wanted) {
+    for package in known.into_iter().filter(wanted) {
         for version in directories(&root.join(&package)) {
             let bundle = Bundle {
                 folder: root.join(&package).join(&version),

@@ -263,9 +263,20 @@ fn day(time: &str) -> Option<String> {
     Some(day.to_string())
 }
 
-/// The summary of a package whose bundles have none.
+/// The summary of a package whose bundles have none: the first paragraph of its description that is no heading.
 pub(crate) fn first_paragraph(text: &str) -> String {
-    short(text.trim_start().split("\n\n").next().unwrap_or_default())
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| line.is_empty() || line.starts_with('#'));
+    let paragraph: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    let paragraph = paragraph.join("\n");
+    let shown = short(&paragraph);
+    if shown.len() < paragraph.len() {
+        format!("{shown}…")
+    } else {
+        shown
+    }
 }
 
 #[cfg(test)]
@@ -273,6 +284,21 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_summary_is_the_first_paragraph_that_is_no_heading() {
+        for (text, expected) in [
+            ("One.\n\nTwo.", "One."),
+            ("\n## About\r\n\r\nOne\r\nmore.\r\n\r\nTwo.", "One\nmore."),
+            ("# About", ""),
+            ("", ""),
+        ] {
+            assert_eq!(first_paragraph(text), expected, "{text:?}");
+        }
+        let long = first_paragraph(&"x".repeat(LONGEST + 1));
+        assert_eq!(long.chars().count(), LONGEST + 1);
+        assert!(long.ends_with('…'), "{long}");
+    }
 
     fn facts(blobs: &[(&str, &str)]) -> Vec<PackageSummary> {
         let mut collector = Collector::default();

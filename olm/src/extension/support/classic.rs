@@ -1,5 +1,6 @@
 //! OLM classic: its objects in all namespaces, and the Pods and logs of its programs.
 
+use anyhow::Context as _;
 use kube::Error;
 use olm_api::object::text;
 use olm_api::serving::percent_encode;
@@ -23,6 +24,9 @@ const DEPLOYMENTS: [&str; 3] = ["olm-operator", "catalog-operator", "packageserv
 impl Collector<'_> {
     /// Adds what there is of OLM classic.
     pub(super) async fn classic(&mut self) -> anyhow::Result<()> {
+        if !self.serves_classic().await? {
+            return Ok(());
+        }
         // A copy of a ClusterServiceVersion says nothing that the original does not.
         let originals = percent_encode(&format!("!{COPIED_FROM_LABEL}"));
         for (version, plural) in KINDS {
@@ -34,10 +38,12 @@ impl Collector<'_> {
             let named = percent_encode(&format!("metadata.name={name}"));
             let path = format!("/apis/apps/v1/deployments?fieldSelector={named}");
             let (found, error) = self.list(&path, |_| true).await;
-            if let Some(error) = error {
-                self.warn("classic/deployments.yaml", &error);
-            }
             deployments.extend(found);
+            if let Some(error) = error {
+                // The others fail for the same reason.
+                self.warn("classic/deployments.yaml", &error);
+                break;
+            }
         }
         self.documents("classic/deployments.yaml", &deployments)?;
         let mut pods = Vec::new();
@@ -62,6 +68,27 @@ impl Collector<'_> {
             self.logs(pod, "classic/logs").await?;
         }
         Ok(())
+    }
+
+    /// Whether the cluster serves the kinds of OLM classic. Otherwise a user without rights to list them would get
+    /// warnings about kinds that are not there.
+    async fn serves_classic(&mut self) -> anyhow::Result<bool> {
+        let groups = match self.ask("/apis").await {
+            Ok(groups) => groups,
+            Err(error) => {
+                self.warn("classic", &error);
+                return Ok(false);
+            }
+        };
+        let groups: Value =
+            serde_json::from_slice(&groups).context("the answer is not a list of API groups")?;
+        let groups = groups
+            .get("groups")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let mut names = groups.filter_map(|group| group.get("name").and_then(Value::as_str));
+        Ok(names.any(|name| name == GROUP))
     }
 
     /// Adds the objects of a kind, if the cluster serves it.

@@ -20,8 +20,8 @@ use crate::output::message;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest answer that is read, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
-/// The number of objects on a page.
-const PAGE: u32 = 100;
+/// The number of objects on a page: a ClusterServiceVersion may have half a megabyte.
+const PAGE: u32 = 25;
 /// The largest log of one container, in bytes.
 const MAX_LOG: u32 = 4 << 20;
 /// The namespace of events about objects without a namespace.
@@ -112,8 +112,8 @@ impl<'a> Collector<'a> {
             self.logs(pod, "logs").await?;
             self.metrics(pod).await?;
         }
-        self.classic().await?;
         self.ours(LAST).await?;
+        self.classic().await?;
         self.summary(&server)?;
         Ok((self.archive, self.warnings))
     }
@@ -347,7 +347,7 @@ impl<'a> Collector<'a> {
     }
 
     /// An answer of the API server, up to the limit.
-    async fn ask(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+    pub(super) async fn ask(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         let asked = async {
             let request = Request::get(path).body(Vec::new())?;
             let answer = self.client.request_stream(request).await?;

@@ -145,11 +145,12 @@ impl Redactor {
 
     /// A string without credentials; one that is an object in JSON, like the steps of an InstallPlan, as such.
     fn string(&self, text: &str) -> String {
-        if text.starts_with(['{', '['])
+        if text.trim_start().starts_with(['{', '['])
             && let Ok(mut inner) = serde_json::from_str::<Value>(text)
         {
             self.object(&mut inner);
-            return inner.to_string();
+            // Names of fields hold credentials, too: addresses of registries, for example.
+            return self.text(&inner.to_string());
         }
         self.text(text)
     }
@@ -284,7 +285,8 @@ mod tests {
         let secret = json!({"kind": "Secret", "data": {"tls.key": "hunter2"}}).to_string();
         let mut plan = json!({"status": {"plan": [
             {"resource": {"kind": "Secret", "manifest": secret}},
-            {"resource": {"kind": "Deployment", "manifest": variable.to_string()}},
+            {"resource": {"kind": "Deployment", "manifest": format!("\n{variable}")}},
+            {"resource": {"kind": "ConfigMap", "manifest": r#"{"auths":{"https://me:hunter2@r.example":{}}}"#}},
         ]}});
         Redactor::new().unwrap().object(&mut plan);
         let text = plan.to_string();
