@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -11,7 +11,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::task::JoinHandle;
 
 /// The number of bytes for one read: large enough for TLS, small enough for many clients.
@@ -174,24 +173,34 @@ fn append(buffer: &mut Vec<u8>, file: &File, offset: u64, wanted: usize, wait: W
     let space = buffer.get_mut(filled..).unwrap_or_default();
     let read = match wait {
         Wait::Yes => file.read_at(space, offset),
-        Wait::No => match preadv2(
-            file,
-            &mut [IoSliceMut::new(space)],
-            offset,
-            ReadWriteFlags::NOWAIT,
-        ) {
-            // Some file systems do not report cached data.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::AGAIN) => {
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-            other => other.map_err(io::Error::from),
-        },
+        Wait::No => read_cached(file, space, offset),
     };
     buffer.truncate(filled + read.as_ref().copied().unwrap_or_default());
     match read {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         other => other,
     }
+}
+
+/// Reads what is in the page cache. The error `WouldBlock` means that nothing was read.
+#[cfg(target_os = "linux")]
+fn read_cached(file: &File, space: &mut [u8], offset: u64) -> io::Result<usize> {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+    let mut spaces = [io::IoSliceMut::new(space)];
+    match preadv2(file, &mut spaces, offset, ReadWriteFlags::NOWAIT) {
+        // Some file systems do not report cached data.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::AGAIN) => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        other => other.map_err(io::Error::from),
+    }
+}
+
+/// Other kernels do not say what is cached: a separate thread reads.
+#[cfg(not(target_os = "linux"))]
+fn read_cached(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 #[cfg(test)]
