@@ -273,10 +273,7 @@ pub(crate) fn data_image(
     labels: impl IntoIterator<Item = (String, String)>,
 ) -> anyhow::Result<BuiltImage> {
     let layer = layer.build_in(&std::env::temp_dir())?;
-    let image = ImageBuilder::new(Platform {
-        os: "linux".to_owned(),
-        ..Platform::host()
-    });
+    let image = ImageBuilder::default();
     let image = labels
         .into_iter()
         .fold(image, |image, (key, value)| image.label(key, value));

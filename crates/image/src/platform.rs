@@ -10,7 +10,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// The platform this program runs on.
+    /// Linux on this machine's processor. Images hold files for clusters, whatever system asks for them.
     pub fn host() -> Self {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -19,12 +19,8 @@ impl Platform {
             "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
             other => other,
         };
-        let os = match std::env::consts::OS {
-            "macos" => "darwin",
-            other => other,
-        };
         Self {
-            os: os.to_owned(),
+            os: "linux".to_owned(),
             architecture: architecture.to_owned(),
         }
     }
