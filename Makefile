@@ -12,6 +12,9 @@ OVERLAY ?= manifests/base
 URL ?= https://releases.olm.example
 # The targets of `make dist`; `olm-test dist build` knows what is built for each.
 DIST_TARGETS ?= x86_64-unknown-linux-musl x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+MACOS_TARGETS := x86_64-apple-darwin aarch64-apple-darwin
+# The folder of Zig, whose compiler of C is for macOS too. Only builds for macOS need it, and put it there.
+export ZIG ?= $(CURDIR)/target/zig/ziglang
 # What `make reproducible` builds twice: the targets of the programs for this processor.
 REPRODUCIBLE_TARGETS ?= x86_64-unknown-linux-gnu x86_64-unknown-linux-musl
 empty :=
@@ -25,7 +28,7 @@ PREFIX ?=
 CREDENTIALS := $(if $(wildcard $(HOME)/.docker/config.json),--credentials $(HOME)/.docker/config.json)
 
 .DEFAULT_GOAL := help
-.PHONY: e2e-classic operators migrations mirrors faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test release reproducible advisories chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
+.PHONY: e2e-classic operators migrations mirrors faults run-classic rights browser screenshots docs fuzz help race run test test-long test-rest dist dist-test release dist-macos reproducible advisories chart licences conformance schemathesis e2e bench worst lint fmt crds images prefix push deploy undeploy clean minors signatures
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -164,11 +167,19 @@ images: ## the programs on the cluster as OCI archives in dist/, without a conta
 	$(PROGRAMS)
 	$(OLM_TEST) images build --out dist
 
-dist: ## the files of a release in dist/: olm for each system, images, manifests, chart, bills of materials, checksums
+dist: $(if $(filter $(MACOS_TARGETS),$(DIST_TARGETS)),$(ZIG)) ## the files of a release in dist/: olm for each system, images, manifests, chart, bills of materials, checksums
 	$(PROGRAMS)
 	rustup target add $(DIST_TARGETS)
 	$(OLM_TEST) dist build --targets $(subst $(empty) $(empty),$(comma),$(strip $(DIST_TARGETS)))
 	$(OLM_TEST) dist release --kubectl $(KUBECTL) --url $(URL)
+
+dist-macos: ## dist with olm for macOS too; installs Zig (PyPI) into target/zig
+	$(MAKE) --no-print-directory dist DIST_TARGETS="$(DIST_TARGETS) $(MACOS_TARGETS)"
+
+$(CURDIR)/target/zig/ziglang: test/zig/requirements.txt
+	rm -rf target/zig
+	python3 -m pip install --quiet --disable-pip-version-check --target target/zig --require-hashes --requirement $<
+	touch $@
 
 release: ## dist, signed with KEY, with its provenance; with PREFIX, the images are pushed and signed too
 	@test -n "$(KEY)" || { echo "make: name the private key: make release KEY=../cosign.key" >&2; exit 2; }

@@ -48,7 +48,7 @@ pub struct System {
 }
 
 /// The systems of `olm`.
-pub const SYSTEMS: [System; 2] = [
+pub const SYSTEMS: [System; 4] = [
     System {
         os: "linux",
         architecture: "amd64",
@@ -58,6 +58,16 @@ pub const SYSTEMS: [System; 2] = [
         os: "linux",
         architecture: "arm64",
         target: "aarch64-unknown-linux-gnu",
+    },
+    System {
+        os: "darwin",
+        architecture: "amd64",
+        target: "x86_64-apple-darwin",
+    },
+    System {
+        os: "darwin",
+        architecture: "arm64",
+        target: "aarch64-apple-darwin",
     },
 ];
 

@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use tracing::info;
 
+pub(super) mod macos;
+
 /// The separator of the flags in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\u{1f}";
 
@@ -21,8 +23,8 @@ struct Build {
     programs: &'static [&'static str],
 }
 
-/// All programs are static. musl is the smallest for the command line; the managers are tuned to the GNU C Library.
-const BUILDS: [Build; 3] = [
+/// Programs for Linux are static. musl is the smallest for the command line; the managers are tuned to the GNU C Library.
+const BUILDS: [Build; 5] = [
     Build {
         target: "x86_64-unknown-linux-musl",
         compilers: "x86_64",
@@ -38,6 +40,16 @@ const BUILDS: [Build; 3] = [
         compilers: "aarch64",
         programs: &["olm", "catalogd", "operator-controller", "classic"],
     },
+    Build {
+        target: "aarch64-apple-darwin",
+        compilers: "aarch64",
+        programs: &["olm"],
+    },
+    Build {
+        target: "x86_64-apple-darwin",
+        compilers: "x86_64",
+        programs: &["olm"],
+    },
 ];
 
 /// The arguments of `dist build`.
@@ -49,8 +61,8 @@ pub struct Arguments {
     /// The folder to build in; the programs are in `TARGET/release` in it.
     #[arg(long, default_value = "target/dist")]
     pub builds: PathBuf,
-    /// Only for these targets.
-    #[arg(long, value_delimiter = ',', default_values_t = BUILDS.map(|build| build.target.to_owned()))]
+    /// Only for these targets; by default all with Linux.
+    #[arg(long, value_delimiter = ',', default_values_t = linux())]
     pub targets: Vec<String>,
 }
 
@@ -65,6 +77,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         programs(&arguments.root, &arguments.builds, target, build.programs, None)?;
     }
     Ok(())
+}
+
+fn linux() -> Vec<String> {
+    let targets = BUILDS.map(|build| build.target).into_iter();
+    targets
+        .filter(|target| !macos::is_meant(target))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The programs that are built for a target.
@@ -124,9 +144,11 @@ pub fn programs(
         .current_dir(root)
         .env("CARGO_HOME", &home)
         .env("CARGO_INCREMENTAL", "0")
-        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places)?)
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(target, &places)?)
         .env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags(&places));
-    if build.compilers != std::env::consts::ARCH {
+    if macos::is_meant(target) {
+        command.envs(macos::Tools::find(&builds.canonicalize()?)?.variables(target));
+    } else if build.compilers != std::env::consts::ARCH {
         command.env(variable("LINKER"), tool_for(build.compilers, "gcc"));
     }
     let status = command.status().context("cannot run cargo")?;
@@ -138,9 +160,13 @@ pub fn programs(
     Ok(())
 }
 
-/// The flags that make a program static and hide folders in it.
-fn rust_flags(places: &[(PathBuf, &str)]) -> Result<String> {
-    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+/// The flags that make a program for Linux static, link one for macOS, and hide folders in it.
+fn rust_flags(target: &str, places: &[(PathBuf, &str)]) -> Result<String> {
+    let mut flags = if macos::is_meant(target) {
+        macos::Tools::rust_flags()
+    } else {
+        vec!["-Ctarget-feature=+crt-static".to_owned()]
+    };
     for (from, to) in places {
         let from = from.to_str().context("the path of a folder is not text")?;
         flags.push(format!("--remap-path-prefix={from}={to}"));

@@ -238,8 +238,12 @@ fn image(name: &str, source: &Source) -> Result<BuiltImage> {
         .build())
 }
 
-/// The program without debug symbols.
+/// The program without debug symbols. One for macOS is as the linker wrote it: without them, and signed.
 pub(super) fn stripped(program: &Path) -> Result<Vec<u8>> {
+    let bytes = std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    if bytes.starts_with(&build::macos::MAGIC) {
+        return Ok(bytes);
+    }
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("program");
     let strip = build::tool_for(platform(program)?.1, "strip");

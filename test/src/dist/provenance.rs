@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::build::tool_for;
+use super::build::{macos, tool_for};
 use super::{sum, toolchain};
 
 /// The type of the predicate.
@@ -58,11 +58,15 @@ impl Record {
             ("binutils".to_owned(), "strip".into(), &["--version"]),
             ("kubectl".to_owned(), kubectl.to_owned(), &["version", "--client"]),
         ];
-        // Programs for another processor are linked and stripped by tools of their own.
-        let processors = parameters
+        let (macos, linux): (Vec<&String>, Vec<&String>) = parameters
             .targets
             .iter()
-            .filter_map(|target| target.split('-').next());
+            .partition(|target| macos::is_meant(target));
+        if let Some(zig) = macos::zig().filter(|_| !macos.is_empty()) {
+            commands.push(("zig".to_owned(), zig, &["version"]));
+        }
+        // Programs for another processor are linked and stripped by tools of their own.
+        let processors = linux.into_iter().filter_map(|target| target.split('-').next());
         for processor in processors.filter(|processor| *processor != std::env::consts::ARCH) {
             for (tool, arguments) in [("gcc", &["-dumpfullversion"]), ("strip", &["--version"])] {
                 let tool = tool_for(processor, tool);

@@ -161,22 +161,24 @@ impl Bills {
         Ok((purl(id), self.package(package)?))
     }
 
-    /// The parts of a program that are not packages of Cargo: Rust's standard library and the C library.
-    fn besides(&self, target: &str) -> Result<[(String, Value); 2]> {
+    /// The parts of a program that are not packages of Cargo: Rust's standard library and, for Linux, the C library.
+    fn besides(&self, target: &str) -> Result<Vec<(String, Value)>> {
         let rust = format!("pkg:generic/rust@{}", self.toolchain);
-        let (library, licence) = match target.rsplit_once('-').context("a target has three parts")?.1 {
-            "musl" => ("musl", "MIT"),
-            _ => ("glibc", "LGPL-2.1-or-later"),
-        };
-        let c = format!("pkg:generic/{library}");
         let standard = json!({
             "type": "library", "bom-ref": rust, "name": "rust", "version": self.toolchain, "purl": rust,
             "licenses": expression("MIT OR Apache-2.0"),
         });
+        let standard = (rust, standard);
+        let (library, licence) = match target.rsplit_once('-').context("a target has three parts")?.1 {
+            "musl" => ("musl", "MIT"),
+            "darwin" => return Ok(vec![standard]),
+            _ => ("glibc", "LGPL-2.1-or-later"),
+        };
+        let c = format!("pkg:generic/{library}");
         let c_library = json!({
             "type": "library", "bom-ref": c, "name": library, "purl": c, "licenses": expression(licence),
         });
-        Ok([(rust, standard), (c, c_library)])
+        Ok(vec![standard, (c, c_library)])
     }
 
     fn write(&self, subject: Value, parts: Parts) -> Result<String> {

@@ -6,6 +6,7 @@ mod bare_root;
 mod chart;
 mod contents;
 mod files;
+mod macos;
 mod materials;
 mod signed;
 mod systems;

@@ -17,10 +17,10 @@ use crate::{is_built, release};
 /// The kind of an ELF segment that names the loader.
 const INTERPRETER: usize = 3;
 
-/// The systems of this release: all, or this machine's where the tests write the release themselves.
+/// The systems with Linux of this release: all, or this machine's where the tests write the release themselves.
 fn systems() -> Vec<System> {
-    let all = SYSTEMS.into_iter();
-    all.filter(|system| is_built() || is_host(*system)).collect()
+    let linux = SYSTEMS.into_iter().filter(|system| system.os == "linux");
+    linux.filter(|system| is_built() || is_host(*system)).collect()
 }
 
 fn is_host(system: System) -> bool {
@@ -87,7 +87,9 @@ fn every_system_has_olm_and_all_images() -> Result<()> {
     let sums = sums(&folder)?;
     let expected: BTreeSet<String> = systems().into_iter().map(name).collect();
     let archives = archives(&folder)?;
-    let found: BTreeSet<String> = archives.keys().cloned().collect();
+    // macOS is not in every release, see macos.rs.
+    let linux = archives.keys().filter(|system| system.starts_with("linux-"));
+    let found: BTreeSet<String> = linux.cloned().collect();
     ensure!(
         found == expected,
         "olm is there for {found:?}, not for {expected:?}"
