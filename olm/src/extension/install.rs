@@ -17,7 +17,7 @@ use olm_cluster::identity::AccountName;
 use olm_preflight::permissions::{Account, roles};
 use serde_json::Value;
 
-use self::objects::{InstallObjects, manifests, selector};
+use self::objects::{InstallObjects, existing, manifests, selector};
 use super::access::ClusterArguments;
 use super::change::ask::agreed;
 use super::change::wait::{Goal, WaitArguments, wait};
@@ -139,6 +139,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         ));
     }
     if arguments.dry_run {
+        if format != ObjectFormat::Table {
+            for line in existing(&planned) {
+                note(&format!("note: left out: {line}"));
+            }
+        }
         return Ok(Status::Success);
     }
     send::may_create(&cluster, &account, &objects)?;

@@ -247,7 +247,6 @@ impl Run<'_> {
             .olm(&self.mirror_arguments(catalog), &self.folder.join("online.conf"))
             .await?;
         let printed = String::from_utf8_lossy(&ran.stdout);
-        let own = usize::from(!catalog.is_selection);
         let familiar = catalog
             .images
             .iter()
@@ -255,7 +254,8 @@ impl Run<'_> {
         let distinct = familiar
             .map(|image| Ok(image?.to_string()))
             .collect::<Result<BTreeSet<_>>>()?;
-        let count = distinct.len() + own;
+        // The catalog itself, also one that is built for the selection.
+        let count = distinct.len() + 1;
         ensure!(
             ran.status.success() && printed.contains(&format!("\n{count} images: ")),
             "`olm mirror` of {count} images: {} {}",

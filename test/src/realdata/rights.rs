@@ -11,7 +11,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::discovery::{ApiGroup, Discovery, Scope};
-use olm_bundle::{CertificateProvider, Dependencies, InstallMode, Request, prepare};
+use olm_bundle::config::with_own_namespace;
+use olm_bundle::{CertificateProvider, Dependencies, Request, prepare};
 use olm_preflight::permissions::{
     self, AccountRights, Completeness, Environment, Planned, Presence, RequiredRights, granted_rules, needed,
 };
@@ -20,7 +21,7 @@ use olm_rollout::certificates::layout;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use super::bundles::{directories, read, supported_modes};
+use super::bundles::{directories, read};
 use super::cluster::choose::key;
 use crate::world::{Lab, binary, kubectl};
 
@@ -120,8 +121,7 @@ impl Bundle {
         let kind = |refusal: olm_bundle::PrepareError| format!("refused: {}", refusal.kind());
         let bundle = olm_bundle::parse(&files, &BTreeMap::new())
             .map_err(|error| format!("refused: {}", error.kind()))?;
-        let everywhere = supported_modes(&bundle).contains(&InstallMode::AllNamespaces);
-        let config = (!everywhere).then(|| json!({ "watchNamespace": self.namespace }));
+        let config = with_own_namespace(&bundle.csv().install_modes(), None, &self.namespace);
         let request = Request {
             config: config.as_ref(),
             certificates: Some(CertificateProvider::SelfSigned),

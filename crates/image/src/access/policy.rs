@@ -338,7 +338,7 @@ pub(crate) enum SignatureMismatch {
         advice: &'static str,
     },
     #[error(
-        "it names no image, so an attacker could point {image:?} at an image that was signed under another name; set `signedIdentity` to `{{\"type\": \"matchDigest\"}}` to accept that"
+        "it names no image, so an attacker could point {image:?} at an image that was signed under another name; sign it with that name, or set `signedIdentity` to `{{\"type\": \"matchDigest\"}}` to accept any name"
     )]
     Nameless { image: String },
     #[error("it names no image, and `signedIdentity` asks for {wanted}{BY_DIGEST}")]

@@ -6,7 +6,9 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use olm_api::ClusterExtension;
+use olm_api::conditions::{READY, find};
 use olm_api::names::user;
+use olm_api::readiness::{Verdict, verdict};
 use olm_api::updates::UpdatesStatus;
 use olm_version::masterminds::Constraint;
 use serde_json::{Map, Value, json};
@@ -16,6 +18,7 @@ use super::{ChangeArguments, change_and_wait, of_source};
 use crate::extension::access::ClusterArguments;
 use crate::extension::choose::{ChosenBundle, Origin, ResolutionInput};
 use crate::extension::cluster::{Cluster, newest_active};
+use crate::extension::look::{MAX_LINE, first_line};
 use crate::extension::lookup::revisions;
 use crate::extension::rollback::plan::restoration_of;
 use crate::hint::Hint;
@@ -131,10 +134,9 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         .map_or("nothing", |install| install.bundle.version.as_str());
     let done = words(installed, &chosen, &fields, before.as_deref());
     let patch = of_source(&Value::Object(fields));
-    if let Some(line) = status
-        .and_then(|status| status.updates.as_ref())
-        .and_then(|updates| held_back(updates, installed, &chosen.bundle.metadata.version))
-    {
+    let updates = status.and_then(|status| status.updates.as_ref());
+    let held = updates.and_then(|updates| held_back(updates, installed, &chosen.bundle.metadata.version));
+    if let Some(line) = held.or_else(|| stalled(&present)) {
         note(&line);
     }
     if let Some(held) = &chosen.held {
@@ -174,6 +176,14 @@ fn words(
         let _ = write!(text, "; channels {channels}");
     }
     text
+}
+
+/// What an extension waits for, if a user must act.
+fn stalled(extension: &ClusterExtension) -> Option<String> {
+    let ready = find(extension.conditions(), READY)?;
+    let is_stalled = verdict(extension.conditions()) == Some(Verdict::Stalled);
+    let why = first_line(&ready.message, MAX_LINE);
+    is_stalled.then(|| format!("note: {} is not ready: {why}", extension.name()))
 }
 
 /// The reason in the status for holding back the chosen version or, if that is installed, the newest one.

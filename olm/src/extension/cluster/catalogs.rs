@@ -10,6 +10,7 @@ use olm_api::cluster_catalog::{AvailabilityMode, ResolvedImageSource};
 use olm_api::names::label;
 use olm_fbc::Catalog;
 use olm_fbc::similar::nearest;
+use olm_image::{PullError, SettingsError};
 use olm_resolve::Selector;
 
 use super::Cluster;
@@ -231,7 +232,16 @@ fn unreachable(error: anyhow::Error, served: Option<anyhow::Error>) -> anyhow::E
         )),
         None => error,
     };
-    let hint = if is_forbidden {
+    // The registry is not in the way, but what a user set.
+    let is_by_policy = error.chain().any(|cause| {
+        cause.is::<SettingsError>()
+            || cause
+                .downcast_ref::<PullError>()
+                .is_some_and(|error| error.policy_rejection().is_some())
+    });
+    let hint = if is_by_policy {
+        "see whether catalogd runs; or correct the signature policy, or sign the image"
+    } else if is_forbidden {
         "ask for the right to get services/proxy in the namespace of catalogd, or set --catalog to another place of that \
          catalog"
     } else {

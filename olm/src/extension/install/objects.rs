@@ -83,7 +83,7 @@ pub(super) fn resource_name(object: &Value) -> String {
 }
 
 /// The namespace and the account that exist already, a line each.
-fn existing(planned: &InstallObjects) -> Vec<String> {
+pub(super) fn existing(planned: &InstallObjects) -> Vec<String> {
     let spec = &planned.extension.spec;
     let namespace = &spec.namespace;
     let mut lines = Vec::new();

@@ -2,6 +2,7 @@
 
 use olm_api::ClusterExtension;
 use olm_api::names::user;
+use olm_api::readiness::{Verdict, verdict};
 use olm_api::updates::held_back;
 use olm_resolve::Edge;
 
@@ -70,6 +71,21 @@ fn in_between(name: &str, explanation: &Explanation) -> Option<String> {
     })
 }
 
+/// Whether an extension whose chosen version is held back for this reason is not ready for the same reason.
+fn stalls(held_by: &str) -> bool {
+    !matches!(
+        held_by,
+        held_back::PIN
+            | held_back::RANGE
+            | held_back::PRERELEASE
+            | held_back::CHANNEL
+            | held_back::EDGE
+            | held_back::PLATFORM
+            | held_back::DEPRECATED
+            | held_back::CATALOG
+    )
+}
+
 /// The steps for the user, the most urgent first.
 pub(super) fn steps(extension: &ClusterExtension, explanation: &Explanation) -> Vec<String> {
     let name = extension.name();
@@ -130,6 +146,19 @@ pub(super) fn steps(extension: &ClusterExtension, explanation: &Explanation) -> 
         )),
         _ => {}
     }
+    let is_paused = extension.annotation(user::PAUSED) == Some("true");
+    let is_stalled = verdict(extension.conditions()) == Some(Verdict::Stalled);
+    if is_stalled && !is_paused && !held.is_some_and(stalls) {
+        steps.insert(
+            0,
+            format!(
+                "do what the message under Why says; `kubectl edit clusterextension {name}` changes the spec and the annotations"
+            ),
+        );
+    }
+    if explanation.verified.as_ref().is_some_and(|verified| verified.status == "False") {
+        steps.push("do what the message of the signatures says; the installed version runs on".to_owned());
+    }
     if explanation.updates.is_none() && !explanation.is_ready && explanation.choice.refusal.is_none() {
         steps.push(format!(
             "`olm rbac {name}` prints the rights that its account lacks, if any"
@@ -149,8 +178,10 @@ pub(super) fn steps(extension: &ClusterExtension, explanation: &Explanation) -> 
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use olm_api::cluster_extension::ClusterExtensionSpec;
     use olm_api::names::annotation;
+    use olm_api::readiness::{Readiness, set_readiness};
     use olm_api::updates::UpdatesStatus;
 
     use super::*;
@@ -181,6 +212,27 @@ mod tests {
             ..of_status(extension)
         };
         steps(extension, &explanation)
+    }
+
+    #[test]
+    fn what_stalls_an_extension_comes_before_newer_versions() {
+        let mut extension = ClusterExtension::new("greeter", ClusterExtensionSpec::default());
+        let readiness = Readiness {
+            verdict: Verdict::Stalled,
+            reason: "Blocked",
+            message: "the annotation cannot be read",
+            observed_generation: 1,
+        };
+        let status = extension.status.get_or_insert_default();
+        set_readiness(&mut status.conditions, readiness, Timestamp::UNIX_EPOCH);
+        let of = |by: &str| steps_of(&extension, by, &[("1.0.1", false)]).remove(0);
+        let edit = "`kubectl edit clusterextension greeter` changes the spec and the annotations";
+        assert_eq!(
+            of(held_back::RANGE),
+            format!("do what the message under Why says; {edit}")
+        );
+        let signature = of(held_back::SIGNATURE);
+        assert!(signature.starts_with("do what the message says about the signature"), "{signature}");
     }
 
     #[test]
