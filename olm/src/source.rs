@@ -418,7 +418,7 @@ pub(crate) fn bundle_of(
 /// The catalog in a directory of an unpacked image, put into files of its own.
 pub(crate) fn catalog_of(tree: &Tree, configs: &str) -> anyhow::Result<Source> {
     let directory = scratch()?;
-    tree.write_to(directory.path())?;
+    tree.write_to(directory.path()).map_err(unwritten)?;
     let root = directory.path().join(configs.trim_matches('/'));
     if !root.is_dir() {
         bail!("the image has no catalog in {configs}, the directory that its label names");
@@ -435,6 +435,19 @@ pub(crate) fn catalog_of(tree: &Tree, configs: &str) -> anyhow::Result<Source> {
         .collect();
     let files = CatalogFiles::open_but(&root, missing)?;
     Ok(Source::Catalog(files.keeping(directory)))
+}
+
+/// The error of a catalog that cannot be put into files, with its remedy.
+fn unwritten(error: std::io::Error) -> anyhow::Error {
+    let is_without_case = error.kind() == std::io::ErrorKind::AlreadyExists;
+    let error = anyhow!(error);
+    if is_without_case {
+        error.context(Hint(
+            "set TMPDIR to a directory on a file system that distinguishes upper and lower case".to_owned(),
+        ))
+    } else {
+        error
+    }
 }
 
 pub(crate) fn scratch() -> std::io::Result<TempDir> {

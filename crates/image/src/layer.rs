@@ -4,6 +4,7 @@ mod error;
 mod extensions;
 mod stream;
 pub(crate) mod tree;
+mod write;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};

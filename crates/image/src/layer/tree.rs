@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -217,33 +217,6 @@ impl Tree {
                 why,
             })
         })
-    }
-
-    /// Writes the tree below an existing, empty directory: directories and regular files only. A link to a file within
-    /// the tree becomes a copy of it, other links are left out. Files get mode 0644, directories 0755.
-    pub fn write_to(&self, directory: &Path) -> io::Result<()> {
-        for (path, node) in self.entries() {
-            // Keys hold no `..`, no empty component and no NUL, so the target is always below the directory, and no
-            // link is ever made in it.
-            let target = directory.join(path.as_ref());
-            let content = match node {
-                Node::Directory => {
-                    std::fs::create_dir_all(&target)?;
-                    continue;
-                }
-                Node::File(content) => content,
-                Node::Link(_) => match self.resolve(&path) {
-                    Resolved::File(content) => content,
-                    Resolved::Directory | Resolved::Missing => continue,
-                },
-            };
-            if let Some(parent) = target.parent() {
-                std::fs::create_dir_all(parent)?;
-            }
-            let mut file = File::options().write(true).create_new(true).open(&target)?;
-            io::copy(&mut content.reader(), &mut file)?;
-        }
-        Ok(())
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
@@ -546,25 +519,5 @@ mod tests {
             0,
             "the spool has no name"
         );
-    }
-
-    #[test]
-    fn a_tree_is_written_out_without_links() {
-        let directory = tempfile::tempdir().unwrap();
-        tree(&[
-            ("d", Node::Directory),
-            ("d/f", file("content")),
-            ("l", link("d/f")),
-            ("host", link("/etc/passwd")),
-            ("deep/er/f", file("x")),
-        ])
-        .write_to(directory.path())
-        .unwrap();
-        let read = |path: &str| std::fs::read_to_string(directory.path().join(path)).ok();
-        assert_eq!(read("d/f").as_deref(), Some("content"));
-        assert_eq!(read("l").as_deref(), Some("content"));
-        assert_eq!(read("deep/er/f").as_deref(), Some("x"));
-        assert!(!directory.path().join("host").exists());
-        assert!(!directory.path().join("l").is_symlink());
     }
 }
