@@ -13,6 +13,8 @@ URL ?= https://releases.olm.example
 # The targets of `make dist`; `olm-test dist build` knows what is built for each.
 DIST_TARGETS ?= x86_64-unknown-linux-musl x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
 MACOS_TARGETS := x86_64-apple-darwin aarch64-apple-darwin
+# The same for `olm-test dist`: what an earlier build left for other targets gets into no release.
+TARGETS = --targets $(subst $(empty) $(empty),$(comma),$(strip $(DIST_TARGETS)))
 # The folder of Zig, whose compiler of C is for macOS too. Only builds for macOS need it, and put it there.
 export ZIG ?= $(CURDIR)/target/zig/ziglang
 # What `make reproducible` builds twice: the targets of the programs for this processor.
@@ -170,8 +172,8 @@ images: ## the programs on the cluster as OCI archives in dist/, without a conta
 dist: $(if $(filter $(MACOS_TARGETS),$(DIST_TARGETS)),$(ZIG)) ## the files of a release in dist/: olm for each system, images, manifests, chart, bills of materials, checksums
 	$(PROGRAMS)
 	rustup target add $(DIST_TARGETS)
-	$(OLM_TEST) dist build --targets $(subst $(empty) $(empty),$(comma),$(strip $(DIST_TARGETS)))
-	$(OLM_TEST) dist release --kubectl $(KUBECTL) --url $(URL)
+	$(OLM_TEST) dist build $(TARGETS)
+	$(OLM_TEST) dist release $(TARGETS) --kubectl $(KUBECTL) --url $(URL)
 
 dist-macos: ## dist with olm for macOS too; installs Zig (PyPI) into target/zig
 	$(MAKE) --no-print-directory dist DIST_TARGETS="$(DIST_TARGETS) $(MACOS_TARGETS)"
@@ -196,7 +198,7 @@ chart: ## the Helm chart alone, in dist/
 	$(OLM_TEST) dist chart --kubectl $(KUBECTL)
 
 licences: ## the licences of what the programs contain, in dist/
-	$(OLM_TEST) dist licences
+	$(OLM_TEST) dist licences $(TARGETS)
 
 prefix:
 	@test -n "$(PREFIX)" || { echo "make: name the registry with the images, and the path above their names: make $(MAKECMDGOALS) PREFIX=registry.example/olmv1" >&2; exit 2; }

@@ -120,6 +120,9 @@ pub enum DistCommand {
     Licences {
         #[command(flatten)]
         place: Place,
+        /// Of the programs for these targets; by default all with Linux.
+        #[arg(long, value_delimiter = ',', default_values_t = build::linux())]
+        targets: Vec<String>,
     },
 }
 
@@ -146,6 +149,9 @@ pub struct Release {
     /// The folder with `TARGET/release/PROGRAM` for each target that is built.
     #[arg(long, default_value = "target/dist")]
     pub builds: PathBuf,
+    /// Only with the programs for these targets, which must be built; by default all with Linux.
+    #[arg(long, value_delimiter = ',', default_values_t = build::linux())]
+    pub targets: Vec<String>,
     /// The folder with the managers for this machine's images; by default that of this program.
     #[arg(long)]
     pub programs: Option<PathBuf>,
@@ -173,9 +179,9 @@ pub fn run(command: DistCommand) -> Result<()> {
             info!("{}", place.out.join(name).display());
             Ok(())
         }
-        DistCommand::Licences { place } => {
+        DistCommand::Licences { place, targets } => {
             create(&place.out)?;
-            std::fs::write(place.out.join(LICENCES), licences::text(&place.root)?)?;
+            std::fs::write(place.out.join(LICENCES), licences::text(&place.root, &targets)?)?;
             info!("{}", place.out.join(LICENCES).display());
             Ok(())
         }
@@ -185,11 +191,13 @@ pub fn run(command: DistCommand) -> Result<()> {
 /// Writes all files of a release.
 ///
 /// # Errors
-/// When no `olm` is built, a manager is missing, the sources are in no repository of git, or a file cannot be written.
+/// When a program for a wanted target or a manager is missing, the sources are in no repository of git, or a file cannot
+/// be written.
 pub fn write(release: &Release) -> Result<()> {
     let Place { root, out, kubectl } = &release.place;
+    check_builds(release)?;
     create(out)?;
-    let text = licences::text(root)?;
+    let text = licences::text(root, &release.targets)?;
     std::fs::write(out.join(LICENCES), &text)?;
     let mut files = vec![LICENCES.to_owned()];
 
@@ -243,7 +251,7 @@ fn record(release: &Release, archives: &[(System, String)]) -> Result<String> {
     let Place { root, out, kubectl } = &release.place;
     let images = IMAGE_SYSTEMS
         .iter()
-        .filter(|system| system.target == host() || !all_built(release, **system).is_empty());
+        .filter(|system| system.target == host() || is_wanted(release, **system));
     let targets: BTreeSet<&str> = archives
         .iter()
         .map(|(system, _)| system)
@@ -278,7 +286,18 @@ fn time() -> Result<Option<Timestamp>> {
     Ok(Some(Timestamp::from_second(seconds)?))
 }
 
-/// Writes an archive with `olm` for each system that it is built for, and its bill of materials; adds them to `files`.
+/// Checks that the programs of all wanted targets are built.
+fn check_builds(release: &Release) -> Result<()> {
+    for target in &release.targets {
+        for program in build::programs_for(target)? {
+            let path = built(release, target, program);
+            ensure!(path.is_file(), "there is no {}: run `make dist`", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Writes an archive with `olm` for each wanted system, and its bill of materials; adds them to `files`.
 fn archives(
     release: &Release,
     licences: &str,
@@ -287,25 +306,15 @@ fn archives(
 ) -> Result<Vec<(System, String)>> {
     let Place { root, out, .. } = &release.place;
     let mut written = Vec::new();
-    for system in SYSTEMS {
-        let program = built(release, system, "olm");
-        if !program.is_file() {
-            info!(
-                "{}/{}: {} is not built",
-                system.os,
-                system.architecture,
-                program.display()
-            );
-            continue;
-        }
+    for system in SYSTEMS.into_iter().filter(|system| is_wanted(release, *system)) {
         let stem = format!(
             "olm-v{}-{}-{}",
             env!("CARGO_PKG_VERSION"),
             system.os,
             system.architecture
         );
-        let bytes = images::stripped(&program)?;
-        let graph = Graph::of(root, system.target, &all_built(release, system))?;
+        let bytes = images::stripped(&built(release, system.target, "olm"))?;
+        let graph = Graph::of(root, system.target, build::programs_for(system.target)?)?;
         let bill = bills.of_program(
             Program {
                 name: "olm",
@@ -327,8 +336,8 @@ fn archives(
     }
     ensure!(
         !written.is_empty(),
-        "olm is built for no system in {}: run `make dist`",
-        release.builds.display()
+        "a release has olm, which is not built for {}",
+        release.targets.join(", ")
     );
     Ok(written)
 }
@@ -339,17 +348,17 @@ fn images(release: &Release, bills: &Bills, files: &mut Vec<String>) -> Result<(
     let Place { root, out, .. } = &release.place;
     for system in IMAGE_SYSTEMS {
         let is_host = system.target == host();
-        let mut programs = all_built(release, system);
-        let is_built = images::PROGRAMS.iter().all(|name| programs.contains(name));
-        let folder = match (is_built, is_host) {
-            (true, _) => Some(folder(release, system)),
-            (false, true) => {
-                programs = packages::PROGRAMS.to_vec();
-                release.programs.clone()
-            }
-            (false, false) => continue,
+        let (programs, folder) = if is_wanted(release, system) {
+            (
+                build::programs_for(system.target)?,
+                Some(folder(release, system.target)),
+            )
+        } else if is_host {
+            (&packages::PROGRAMS[..], release.programs.clone())
+        } else {
+            continue;
         };
-        let graph = Graph::of(root, system.target, &programs)?;
+        let graph = Graph::of(root, system.target, programs)?;
         let source = images::Source {
             programs: folder,
             tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -385,24 +394,58 @@ fn put(folder: &Path, name: &str, text: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// The folder with the programs that were built for a system.
-fn folder(release: &Release, system: System) -> PathBuf {
-    release.builds.join(system.target).join("release")
+/// Whether a release has the programs for a system. Those of an earlier build may lie there for others.
+fn is_wanted(release: &Release, system: System) -> bool {
+    release.targets.iter().any(|target| target == system.target)
 }
 
-/// The programs that were built for a system.
-fn all_built(release: &Release, system: System) -> Vec<&'static str> {
-    let mut programs = packages::PROGRAMS.to_vec();
-    programs.retain(|program| built(release, system, program).is_file());
-    programs
+/// The folder with the programs that were built for a target.
+fn folder(release: &Release, target: &str) -> PathBuf {
+    release.builds.join(target).join("release")
 }
 
-/// The path of a program that was built for a system.
-fn built(release: &Release, system: System, program: &str) -> PathBuf {
-    folder(release, system).join(program)
+/// The path of a program that was built for a target.
+fn built(release: &Release, target: &str, program: &str) -> PathBuf {
+    folder(release, target).join(program)
 }
 
 fn sum(file: &Path) -> Result<String> {
     let content = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(hex::encode(Sha256::digest(content)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_has_the_wanted_targets_alone_and_all_of_them() {
+        let builds = tempfile::tempdir().unwrap();
+        let release = |targets: &[&str]| Release {
+            place: Place {
+                root: PathBuf::new(),
+                out: PathBuf::new(),
+                kubectl: PathBuf::new(),
+            },
+            builds: builds.path().to_owned(),
+            targets: targets.iter().map(|target| (*target).to_owned()).collect(),
+            programs: None,
+            url: String::new(),
+        };
+        let (wanted, left) = ("x86_64-unknown-linux-musl", "aarch64-apple-darwin");
+        let of_musl = release(&[wanted]);
+        let missing = check_builds(&of_musl).unwrap_err().to_string();
+        assert!(missing.contains("musl/release/olm: run `make dist`"), "{missing}");
+        for target in [wanted, left] {
+            create(&folder(&of_musl, target)).unwrap();
+            std::fs::write(built(&of_musl, target, "olm"), "").unwrap();
+        }
+        check_builds(&of_musl).unwrap();
+        let mut targets = SYSTEMS.to_vec();
+        targets.retain(|system| is_wanted(&of_musl, *system));
+        let targets: Vec<&str> = targets.iter().map(|system| system.target).collect();
+        assert_eq!(targets, [wanted], "what an earlier build left is not wanted");
+        check_builds(&release(&[wanted, left])).unwrap();
+        check_builds(&release(&["x86_64-pc-windows-msvc"])).unwrap_err();
+    }
 }

@@ -23,7 +23,8 @@ struct Build {
     programs: &'static [&'static str],
 }
 
-/// Programs for Linux are static. musl is the smallest for the command line; the managers are tuned to the GNU C Library.
+/// Programs for Linux are static. musl is the smallest for the command line; the managers are tuned to the GNU C
+/// Library.
 const BUILDS: [Build; 5] = [
     Build {
         target: "x86_64-unknown-linux-musl",
@@ -79,7 +80,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn linux() -> Vec<String> {
+/// The targets with Linux.
+pub(super) fn linux() -> Vec<String> {
     let targets = BUILDS.map(|build| build.target).into_iter();
     targets
         .filter(|target| !macos::is_meant(target))

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use self::expression::is_allowed;
 use super::packages::{self, Graph, Id, PROGRAMS, Package};
-use super::{SYSTEMS, host, images};
+use super::{build, host, images};
 
 mod expression;
 
@@ -36,12 +36,12 @@ struct Licences {
     allow: BTreeSet<String>,
 }
 
-/// The packages that the programs contain, the licences that they name, and the texts of these.
+/// The packages that the programs for these targets contain, the licences that they name, and the texts of these.
 ///
 /// # Errors
-/// When Cargo fails, or a package has no licence that `deny.toml` allows.
-pub fn text(root: &Path) -> Result<String> {
-    let packages = packages(root)?;
+/// When a target is not known, Cargo fails, or a package has no licence that `deny.toml` allows.
+pub fn text(root: &Path, targets: &[String]) -> Result<String> {
+    let packages = packages(root, targets)?;
     let deny: Deny = toml::from_str(&std::fs::read_to_string(root.join("deny.toml"))?)?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut list = String::new();
@@ -89,13 +89,17 @@ pub(super) fn licence(package: &Package) -> Option<String> {
     (text.lines().next()?.trim() == "MIT License").then(|| "MIT".to_owned())
 }
 
-/// The packages of others that the programs contain on the systems of a release, sorted by name and version.
-fn packages(root: &Path) -> Result<Vec<Package>> {
+/// The packages of others that the programs of a release for these targets contain, sorted by name and version.
+fn packages(root: &Path, targets: &[String]) -> Result<Vec<Package>> {
     let mut linked: BTreeSet<Id> = BTreeSet::new();
-    // The images hold programs of this machine.
+    for target in targets {
+        let programs = build::programs_for(target)?;
+        linked.extend(Graph::of(root, target, programs)?.packages().cloned());
+    }
+    // Images that nothing is built for hold the programs of this machine.
     let host = host();
-    for target in SYSTEMS.iter().map(|system| system.target).chain([host.as_str()]) {
-        linked.extend(Graph::of(root, target, &PROGRAMS)?.packages().cloned());
+    if !targets.contains(&host) {
+        linked.extend(Graph::of(root, &host, &PROGRAMS)?.packages().cloned());
     }
     let found = packages::all(root)?.into_iter();
     Ok(found

@@ -42,15 +42,16 @@ fn make() -> Result<PathBuf> {
     let olm = binary("olm")?;
     let programs = olm.parent().context("it is in a folder")?;
     let builds = TempDir::new()?;
-    let target = SYSTEMS
-        .iter()
-        .find(|system| system.target.starts_with(std::env::consts::ARCH));
-    let folder = builds
-        .path()
-        .join(target.context("no release is for this machine")?.target)
-        .join("release");
-    std::fs::create_dir_all(&folder)?;
-    std::os::unix::fs::symlink(&olm, folder.join("olm"))?;
+    // An earlier build may have left programs for other systems.
+    for system in SYSTEMS {
+        let folder = builds.path().join(system.target).join("release");
+        std::fs::create_dir_all(&folder)?;
+        for name in olm_test::images::PROGRAMS.into_iter().chain(["olm"]) {
+            std::os::unix::fs::symlink(binary(name)?, folder.join(name))?;
+        }
+    }
+    let mut wanted = SYSTEMS.map(|system| system.target.to_owned()).to_vec();
+    wanted.retain(|target| target.starts_with(std::env::consts::ARCH) && target.contains("linux"));
     let out = programs.join("dist");
     dist::write(&Release {
         place: Place {
@@ -59,6 +60,7 @@ fn make() -> Result<PathBuf> {
             kubectl: kubectl()?,
         },
         builds: builds.path().to_owned(),
+        targets: wanted,
         programs: Some(programs.to_owned()),
         url: "https://releases.example/olm".to_owned(),
     })?;
