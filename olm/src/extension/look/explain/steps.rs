@@ -156,7 +156,11 @@ pub(super) fn steps(extension: &ClusterExtension, explanation: &Explanation) -> 
             ),
         );
     }
-    if explanation.verified.as_ref().is_some_and(|verified| verified.status == "False") {
+    if explanation
+        .verified
+        .as_ref()
+        .is_some_and(|verified| verified.status == "False")
+    {
         steps.push("do what the message of the signatures says; the installed version runs on".to_owned());
     }
     if explanation.updates.is_none() && !explanation.is_ready && explanation.choice.refusal.is_none() {
@@ -232,7 +236,10 @@ mod tests {
             format!("do what the message under Why says; {edit}")
         );
         let signature = of(held_back::SIGNATURE);
-        assert!(signature.starts_with("do what the message says about the signature"), "{signature}");
+        assert!(
+            signature.starts_with("do what the message says about the signature"),
+            "{signature}"
+        );
     }
 
     #[test]
