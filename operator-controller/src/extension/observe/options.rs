@@ -165,7 +165,7 @@ mod tests {
             (user::CRD_POLICY, "\"x\" is not of the form CHECK=Error|Warn|Off"),
             (
                 user::SIGNATURE_POLICY,
-                "expected value at line 1 column 1; nothing new",
+                "it is not JSON: expected value at line 1 column 1; write a list",
             ),
         ] {
             let failure = StageFailure::from(Options::of(&extension(&[(annotation, "x")])).unwrap_err());
