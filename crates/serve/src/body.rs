@@ -182,7 +182,7 @@ fn append(buffer: &mut Vec<u8>, file: &File, offset: u64, wanted: usize, wait: W
     }
 }
 
-/// Reads what is in the page cache. The error `WouldBlock` means that nothing was read.
+/// Reads bytes from the page cache. The error `WouldBlock` means that nothing was read.
 #[cfg(target_os = "linux")]
 fn read_cached(file: &File, space: &mut [u8], offset: u64) -> io::Result<usize> {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};

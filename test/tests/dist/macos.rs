@@ -120,7 +120,7 @@ fn check_program(bytes: &[u8], system: System) -> Result<()> {
         (platform, oldest >> 16) == (1, 11),
         "it is for {platform} {oldest:#x}"
     );
-    // Macs with amd64 also run what is not signed.
+    // Macs with amd64 also run unsigned programs.
     if system.architecture == "arm64" {
         program.check_signature()?;
     }

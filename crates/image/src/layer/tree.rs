@@ -418,10 +418,10 @@ impl Sink {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn tree(entries: &[(&str, Node)]) -> Tree {
+    pub(in crate::layer) fn tree(entries: &[(&str, Node)]) -> Tree {
         let mut tree = Tree::default();
         for (path, node) in entries {
             tree.insert(clean(path).unwrap(), node.clone());
@@ -429,11 +429,11 @@ mod tests {
         tree
     }
 
-    fn file(text: &'static str) -> Node {
+    pub(in crate::layer) fn file(text: &'static str) -> Node {
         Node::File(Bytes::from_static(text.as_bytes()).into())
     }
 
-    fn link(target: &str) -> Node {
+    pub(in crate::layer) fn link(target: &str) -> Node {
         Node::Link(target.to_owned())
     }
 

@@ -46,7 +46,7 @@ impl Tree {
 }
 
 /// Makes the directories on the way to `path`, and `path`, below `root`; adds them to `made`. One that is there but was
-/// not made has another name in the image: what is in both must not be mixed.
+/// not made has another name in the image: the contents of the two must not be mixed.
 fn make_directories(root: &Path, path: &Path, made: &mut HashSet<PathBuf>) -> io::Result<()> {
     let missing: Vec<&Path> = path
         .ancestors()
@@ -75,23 +75,7 @@ fn naming(error: &io::Error, path: &Path) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::tree::clean;
-
-    fn tree(entries: &[(&str, Node)]) -> Tree {
-        let mut tree = Tree::default();
-        for (path, node) in entries {
-            tree.insert(clean(path).unwrap(), node.clone());
-        }
-        tree
-    }
-
-    fn file(text: &'static str) -> Node {
-        Node::File(bytes::Bytes::from_static(text.as_bytes()).into())
-    }
-
-    fn link(target: &str) -> Node {
-        Node::Link(target.to_owned())
-    }
+    use crate::layer::tree::tests::{file, link, tree};
 
     #[test]
     fn a_tree_is_written_out_without_links() {

@@ -75,7 +75,7 @@ impl Tools {
             "-Clinker=rust-lld".to_owned(),
             "-Clinker-flavor=ld64.lld".to_owned(),
         ];
-        // Macs with arm64 only run what is signed, as the linker does, so nothing can be stripped afterwards.
+        // Macs with arm64 only run signed programs; the linker signs, so nothing can be stripped afterwards.
         flags.extend(["-S", "-x", "-dead_strip_dylibs"].map(|flag| format!("-Clink-arg={flag}")));
         flags
     }
